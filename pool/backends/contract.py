@@ -1,0 +1,322 @@
+"""The contract of a store, by who uses it: intake, work, upkeep, inspection.
+
+Every method is one atomic step (one transaction, one script) and its docstring is a promise; the suite in
+tests/backends/contract/ tries each on every backend. A backend object belongs to one process and one thread: it
+notices a fork by pid and reconnects. Foreign exceptions never leave it: callers see `pool.errors` only, of which
+BackendUnavailable (and its kinds) may be raised by any method and means that nothing or an idempotent step happened.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from pool.identity import LaneId, PoolId, ProcessMark, WorkerId
+from pool.jobs.job import Cause, Claim, Job, NewJob, Receipt, Settlement
+from pool.jobs.lifecycle import Status
+
+ANY_QUEUE = ("*",)
+MAX_BATCH = 10_000
+MAX_POOL_LOSSES = 10
+MAX_MISFITS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """What a lane serves. `("*",)`: every queue but `reserved`, highest priority first, then oldest.
+
+    An explicit list is strict: the first queue that has a job wins, inside it priority, then oldest.
+    `reserved` are queues of types that forked workers do not serve. Paused queues hand out nothing.
+    `lease_seconds` is set only for holders that no pool beats for (HTTP): their claim runs out by itself.
+    """
+
+    queues: tuple[str, ...] = ANY_QUEUE
+    min_priority: int = 0
+    max_priority: int = 100
+    reserved: tuple[str, ...] = ()
+    lease_seconds: float | None = None
+
+    @property
+    def is_any(self) -> bool:
+        return self.queues == ANY_QUEUE
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Reply to `exchange`: whether the settlement was accepted (None: none was sent), and the next claim if any."""
+
+    settled: bool | None = None
+    claim: Claim | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A lane holds a job under a claim number: one line of a beat or of an audit."""
+
+    lane: LaneId
+    job_id: str
+    claim: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beat:
+    """One heartbeat of a pool. `held` is what its lanes hold, read from the board just before.
+
+    `facts` is JSON for people and clients: groups, workers, version, known types with their policies, schedule names.
+    """
+
+    pool: PoolId
+    supervisor: ProcessMark
+    lease_seconds: float
+    held: tuple[Held, ...]
+    facts: str = "{}"
+
+
+@dataclass(frozen=True, slots=True)
+class BeatAnswer:
+    """What the store knows better.
+
+    lost       held by the beat, but moved on in the store: the lane must abandon the job
+    cancelled  held, and a person asked to cancel it
+    unknown    the store says this pool holds it, the beat does not; only claims older than a third of the lease
+    """
+
+    lost: tuple[Held, ...] = ()
+    cancelled: tuple[Held, ...] = ()
+    unknown: tuple[Held, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Departure:
+    """A worker process is gone (planned or not). `generation`s up to the worker's are barred when `bar` is true.
+
+    `started` has the claim number last started per lane; a held claim that is not in it never started and is
+    returned at no cost. None means the board is lost: claimed counts as started. `cause.reason` is WORKER_LOST
+    (witnessed death), TIMEOUT, MEMORY_LIMIT, CANCELLED (ordered kills), or INTERRUPTED (our own shutdown: no retry used).
+    """
+
+    worker: WorkerId
+    cause: Cause
+    started: Mapping[int, int] | None
+    bar: bool = True
+    output: Mapping[int, str] = field(default_factory=dict)
+    lanes: tuple[int, ...] | None = None  # only these lanes (an audit's hand-back); None = all
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """A job taken back from a departed worker, where it went, and why."""
+
+    job_id: str
+    status: Status
+    worker: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Promotion:
+    """How many due jobs became pending, and when the next scheduled one is due (wall seconds; None: none)."""
+
+    moved: int
+    next_due: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFilter:
+    """Which jobs to list; None = any. `text` is looked for in id, type, error and payload."""
+
+    status: Status | None = None
+    type: str | None = None
+    queue: str | None = None
+    owner: str | None = None
+    reason: str | None = None
+    text: str | None = None
+    finished_before: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Jobs, newest first; `after` is the cursor for the next page (None: this was the last)."""
+
+    jobs: tuple[Job, ...]
+    after: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueState:
+    """One queue, as counted in the store. `overdue`: delayed or retried jobs due more than 1 s ago and not started."""
+
+    name: str
+    pending: int = 0
+    scheduled: int = 0
+    running: int = 0
+    completed: int = 0
+    failed: int = 0
+    oldest_pending_s: float | None = None
+    overdue: int = 0
+    paused: bool = False
+    max_pending: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statistics:
+    """Totals since the store began (they outlive the records), the last 24 UTC hours, and the store itself."""
+
+    enqueued: int
+    completed: int
+    retried: int
+    failed: int
+    cancelled: int
+    worker_deaths: int
+    delayed: int
+    overdue: int
+    next_due: float | None
+    hours: tuple[dict[str, Any], ...]  # oldest first: {hour (RFC 3339), enqueued, completed, retried, failed}
+    backend: dict[str, Any]  # kind, version, memory_used, memory_peak, file_bytes, wal_bytes, …
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolState:
+    """A pool as last beaten. `age_s`: seconds since that beat, as far as the store can tell."""
+
+    pool: PoolId
+    age_s: float
+    lost: bool
+    facts: dict[str, Any]
+
+
+class Intake(Protocol):
+    """What producers and operators may do."""
+
+    def enqueue(
+        self, jobs: Sequence[NewJob], *, refuse_above: int | None = None, durable: bool = False
+    ) -> list[Receipt]:
+        """Store all jobs or none, in input order, before returning (SQLite: synced to disk).
+
+        Repeating a call with the same ids changes nothing and gives the same answer. A known idempotency key (within
+        its owner) or a live unique key answers with the first job. An empty list touches nothing, no counter either.
+        `refuse_above`: QueueFull when a target queue already has more pending jobs than this, checked in the same
+        step; so does a queue's own `max_pending`. CallerError for more than MAX_BATCH jobs.
+        """
+
+    def cancel(self, job_id: str, *, owner: str | None = None) -> Job:
+        """Scheduled or pending: cancelled at once and never runs. Running: flagged; returned still running.
+
+        JobNotFound also for another owner's job when `owner` is given; IllegalMove when it is over. Durable.
+        """
+
+    def revive(self, job_id: str, *, payload: str | None = None) -> Job:
+        """Failed or cancelled → pending by a person's order: retry, kill and misfit counts reset, history kept,
+        `payload` replaced if given. IllegalMove otherwise; UniqueConflict when its unique key is taken. Durable."""
+
+    def discard(self, job_id: str) -> Job:
+        """Failed → cancelled with reason `discarded`. IllegalMove otherwise. Durable."""
+
+    def set_queue(self, queue: str, *, paused: bool | None = None, max_pending: int | None = None) -> None:
+        """Change a queue's settings; they outlive restarts. None leaves a setting alone. Resuming rings. Durable."""
+
+    def purge(self, queue: str, *, statuses: frozenset[Status], limit: int = 1000) -> int:
+        """Remove up to `limit` jobs of the queue in these states (never running ones); 0 = nothing left. Durable.
+
+        Frees unique keys. Only jobs that were there when the caller began are removed, so repeated calls end."""
+
+
+class Work(Protocol):
+    """What a lane does."""
+
+    def exchange(
+        self, lane: LaneId, request: int, *, settlement: Settlement | None = None, want: Want | None = None
+    ) -> Answer:
+        """Settle what the lane held and hand out the next job, in one step; either part may be None.
+
+        Requests of a lane are numbered from 1, rising. The same number again gives the same answer and changes
+        nothing; a lower one raises RequestRefused. A barred worker gets LaneBarred for a claim, but its settlement, if
+        it still holds the job, is taken first. A settlement whose (job, lane, claim) is not current changes nothing
+        and is answered `settled=False`; repeating an accepted one is harmless. Due scheduled jobs count as pending
+        for the claim. Expired ones are cancelled on the way, unreadable records set aside as `invalid_record`.
+        An at-most-once claim is on disk (as far as the store can) before this returns.
+        A lane that still holds a job and claims again (a higher request, no settlement of it) is given that same job
+        under the same claim number: this is how a worker makes sure of an old claim before it starts late.
+        """
+
+    def report(
+        self, held: Held, *, progress: float | None = None, note: str | None = None, checkpoint: str | None = None
+    ) -> bool:
+        """Store what the running job says of itself; True when a cancel was asked for. ClaimLost when it moved on."""
+
+    def wait(self, want: Want, seconds: float, interrupt_fd: int | None = None) -> None:
+        """Sleep until a job for `want` may be there, `seconds` passed or `interrupt_fd` is readable.
+
+        Wakes are hints, never promises. Opening the bell happens before the first claim (call once with seconds=0).
+        Never raises for an absent store: it then sleeps a bounded time."""
+
+
+class Upkeep(Protocol):
+    """What the keeper does."""
+
+    def beat(self, beat: Beat) -> BeatAnswer:
+        """Renew the lease of everything the pool holds and compare notes. The first beat registers the pool.
+
+        A held job that the store shows pending and never re-claimed since (a failover lost the claim) is adopted again."""
+
+    def recover(self, departure: Departure) -> list[Recovered]:
+        """Take back what a departed worker held, by the table of costs in `jobs.retry.after_loss`, and bar it.
+
+        Idempotent. A cancel flag turns the job `cancelled`. Rings."""
+
+    def recover_expired(self) -> list[Recovered]:
+        """Take back jobs whose pool or HTTP holder is gone (see PROTOCOL: watching, not dates), at no retry.
+
+        Keeps what it saw between calls inside the backend object; call it about once a second (SQLite) or a quarter
+        of the lease (Redis). Also forgets lost pools that hold nothing."""
+
+    def leave(self, pool: PoolId) -> None:
+        """The pool has ended in order: forget its record, lanes and bars. What it still holds is recovered first."""
+
+    def promote(self, limit: int = 1000) -> Promotion:
+        """Move up to `limit` due jobs to pending (and expired ones to cancelled) and ring."""
+
+    def tick(self, schedule: str, version: str, due: float, job: NewJob | None) -> Receipt | None:
+        """Record the tick `due` of a schedule entry and enqueue its job in one step; `job=None` records only.
+
+        None when this or a later tick was already recorded by anyone. Ticks only rise and outlive job records."""
+
+    def last_tick(self, schedule: str) -> float | None:
+        """The last recorded tick (wall seconds)."""
+
+    def forget(self, *, completed_s: float, failed_s: float, idempotency_s: float, limit: int = 1000) -> int:
+        """Remove up to `limit` finished jobs and idempotency records older than their retention; 0 = nothing left."""
+
+
+class Inspection(Protocol):
+    """What anyone may look at; nothing here changes a job."""
+
+    def job(self, job_id: str) -> Job:
+        """The job with its attempts, oldest first; JobNotFound."""
+
+    def jobs(self, which: JobFilter, *, after: str | None = None, limit: int = 50) -> Page:
+        """Jobs newest first (by id), without their attempts."""
+
+    def queues(self) -> list[QueueState]:
+        """Every queue with a job or a setting, by name."""
+
+    def statistics(self) -> Statistics:
+        """Totals and hours; the counters are kept, not counted."""
+
+    def pools(self) -> list[PoolState]:
+        """Every pool that beats or still holds something."""
+
+    def server_now(self) -> float:
+        """The store's wall clock, which `run_at`, backoff and cron follow."""
+
+
+class Backend(Intake, Work, Upkeep, Inspection, Protocol):
+    """All of it. `url` is masked: safe to print."""
+
+    kind: str
+    url: str
+
+    def ping(self) -> float:
+        """Seconds one round trip to the store took; raises BackendUnavailable within 2 s."""
+
+    def close(self) -> None:
+        """Let go of files and sockets; a later call opens them again."""

@@ -1,0 +1,64 @@
+"""One value in shared memory that its readers never see half written, whoever dies in between.
+
+Two copies and a turn counter: the writer fills the copy that nobody reads, then raises the counter with one aligned
+8-byte store (which never tears). A reader takes the copy that the counter names and believes it only if the counter
+stood still meanwhile. Each cell has exactly one writer.
+"""
+
+import struct
+from collections.abc import Callable
+from typing import Generic, NamedTuple, TypeVar
+
+TURN_BYTES = 8
+REREADS = 64
+
+T = TypeVar("T", bound=NamedTuple)
+
+
+class Cell(Generic[T]):
+    """A named tuple kept at `offset` (a multiple of 8) of the shared memory `view`."""
+
+    __slots__ = ("_copies", "_layout", "_make", "_turn_at", "_turns", "_view")
+
+    def __init__(self, view: memoryview, offset: int, layout: struct.Struct, make: Callable[..., T]) -> None:
+        self._view, self._layout, self._make = view, layout, make
+        self._turns = view.cast("Q")
+        self._turn_at = offset // TURN_BYTES
+        first = offset + TURN_BYTES
+        self._copies = (first, first + padded(layout.size))
+
+    def write(self, *values: object) -> None:
+        """Replace the value; only ever called by the cell's one writer."""
+        turn = self._turns[self._turn_at] + 1
+        self._layout.pack_into(self._view, self._copies[turn & 1], *values)
+        self._turns[self._turn_at] = turn
+
+    def read(self) -> T:
+        """The latest whole value. A writer too fast for us leaves the last copy read, which is at most one turn old."""
+        values: tuple[object, ...] = ()
+        for _ in range(REREADS):
+            turn = self._turns[self._turn_at]
+            values = self._layout.unpack_from(self._view, self._copies[turn & 1])
+            if self._turns[self._turn_at] == turn:
+                break
+        return self._make(*values)
+
+    @property
+    def turn(self) -> int:
+        """How often the cell was written: a cheap way to see that something changed."""
+        return self._turns[self._turn_at]
+
+
+def padded(size: int) -> int:
+    """`size` rounded up to a multiple of 8, so that every counter stays aligned."""
+    return (size + TURN_BYTES - 1) // TURN_BYTES * TURN_BYTES
+
+
+def cell_bytes(layout: struct.Struct) -> int:
+    """The room a cell with this layout takes."""
+    return TURN_BYTES + 2 * padded(layout.size)
+
+
+def as_text(raw: bytes) -> str:
+    """Text from a fixed-width field: cut at the first NUL; a character cut in half is dropped."""
+    return raw.partition(b"\0")[0].decode("utf-8", "ignore")

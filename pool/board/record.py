@@ -1,0 +1,242 @@
+"""What the board says of one process: who sits here, what it does, what it holds, what it was told, how it ended.
+
+A record belongs to a process, not to a slot: a worker and its replacement live side by side.
+Writers: `tenant`, `orders`, `note`, `stack` the parent; `process`, `remark`, each lane's `state` the child; each lane's `order`
+and `receipt` the keeper. All times are CLOCK_MONOTONIC seconds unless named otherwise.
+"""
+
+import struct
+import uuid
+from enum import IntEnum
+from typing import NamedTuple
+
+from pool.board.cell import Cell, as_text, cell_bytes
+
+
+class Role(IntEnum):
+    NOBODY = 0
+    WORKER = 1
+    KEEPER = 2
+    WEB = 3
+    WATCH = 4  # `start --watch`: asks for a roll when a source file changes
+
+
+class State(IntEnum):
+    """What a process is doing, in its own words."""
+
+    BOOTING = 0
+    IDLE = 1
+    BUSY = 2
+    RETIRING = 3  # will claim nothing more; leaves when its jobs are done
+
+
+class Phase(IntEnum):
+    """How far a lane is with its job. STARTED is written as the last act before user code."""
+
+    NONE = 0
+    CLAIMED = 1
+    STARTED = 2
+
+
+class Exit(IntEnum):
+    """Why a process says it is leaving. Only an announced or ordered exit is planned."""
+
+    NONE = 0
+    STOPPED = 1  # told to
+    MEMORY = 2
+    MAX_JOBS = 3
+    MAX_AGE = 4
+    BARRED = 5
+    BURST_DONE = 6
+    ORPHANED = 7
+
+
+class Ordered(IntEnum):
+    """Why the parent killed a process; NONE: it did not."""
+
+    NONE = 0
+    STOP = 1  # the stop or retire deadline passed
+    TIMEOUT = 2
+    MEMORY = 3
+    CANCEL = 4
+    SILENT = 5  # no sign of life
+    BOOT = 6  # not ready within boot_timeout
+
+
+class Tenant(NamedTuple):
+    """Who has this record. `role` NOBODY: it is free."""
+
+    role: int
+    slot: int
+    generation: int
+    pid: int
+    born_at: float
+    group_raw: bytes
+
+    @property
+    def group(self) -> str:
+        return as_text(self.group_raw)
+
+
+class Process(NamedTuple):
+    """The child's own account. `store_call_since` is above 0 while it is inside a call to the store."""
+
+    state: int
+    exit: int
+    since: float
+    alive_at: float
+    store_call_since: float
+    completed: int
+    failed: int
+    retried: int
+    rss_bytes: int
+
+
+class Lane(NamedTuple):
+    """A lane and the job it holds. `hard_deadline` 0: none. `claim` stays after the end as the last one held."""
+
+    phase: int
+    claim: int
+    job: bytes
+    since: float
+    hard_deadline: float
+    request: int
+    type_raw: bytes
+    queue_raw: bytes
+
+    @property
+    def job_id(self) -> str:
+        return str(uuid.UUID(bytes=self.job))
+
+    @property
+    def type(self) -> str:
+        return as_text(self.type_raw)
+
+    @property
+    def queue(self) -> str:
+        return as_text(self.queue_raw)
+
+
+class LaneOrder(NamedTuple):
+    """What the keeper tells a lane about a claim it holds; the worker is woken with SIGURG to look."""
+
+    cancel_claim: int
+    lost_claim: int
+
+
+class Orders(NamedTuple):
+    """What the parent tells a process. `draining`: stay up, claim nothing."""
+
+    draining: int
+
+
+class Note(NamedTuple):
+    """How a process ended. `status` is the raw wait status; `started` = bits of lanes whose claim had started."""
+
+    generation: int
+    pid: int
+    status: int
+    ordered: int
+    planned: int
+    was_ready: int
+    oom: int
+    lived_s: float
+    at_boottime: float
+
+
+class Done(NamedTuple):
+    """The keeper has settled the note of this pid and generation with the store; the parent may reuse the record."""
+
+    generation: int
+    pid: int
+
+
+class Remark(NamedTuple):
+    """A text for people (already cleaned): why a child could not boot, or the stack of a job before its kill."""
+
+    text_raw: bytes
+
+    @property
+    def text(self) -> str:
+        return as_text(self.text_raw)
+
+
+TENANT = struct.Struct("=qqqqd24s")
+PROCESS = struct.Struct("=qqdddqqqq")
+LANE = struct.Struct("=qq16sddq64s40s")
+LANE_ORDER = struct.Struct("=qq")
+ORDERS = struct.Struct("=q")
+NOTE = struct.Struct("=qqqqqqqdd")
+DONE = struct.Struct("=qq")
+REMARK = struct.Struct("=4088s")
+
+NO_JOB = bytes(16)
+
+
+class LaneCells:
+    """The two cells of one lane."""
+
+    __slots__ = ("order", "state")
+
+    def __init__(self, view: memoryview, offset: int) -> None:
+        self.state: Cell[Lane] = Cell(view, offset, LANE, Lane)
+        self.order: Cell[LaneOrder] = Cell(view, offset + cell_bytes(LANE), LANE_ORDER, LaneOrder)
+
+
+LANE_CELLS_BYTES = cell_bytes(LANE) + cell_bytes(LANE_ORDER)
+FIXED_CELLS_BYTES = sum(cell_bytes(layout) for layout in (TENANT, PROCESS, ORDERS, NOTE, DONE, REMARK, REMARK))
+
+
+class Record:
+    """All cells of one process."""
+
+    __slots__ = ("done", "index", "lanes", "note", "orders", "process", "remark", "stack", "tenant")
+
+    def __init__(self, view: memoryview, offset: int, index: int, lanes: int) -> None:
+        self.index = index
+        self.tenant: Cell[Tenant] = Cell(view, offset, TENANT, Tenant)
+        offset += cell_bytes(TENANT)
+        self.process: Cell[Process] = Cell(view, offset, PROCESS, Process)
+        offset += cell_bytes(PROCESS)
+        self.orders: Cell[Orders] = Cell(view, offset, ORDERS, Orders)
+        offset += cell_bytes(ORDERS)
+        self.note: Cell[Note] = Cell(view, offset, NOTE, Note)
+        offset += cell_bytes(NOTE)
+        self.done: Cell[Done] = Cell(view, offset, DONE, Done)
+        offset += cell_bytes(DONE)
+        self.remark: Cell[Remark] = Cell(view, offset, REMARK, Remark)
+        offset += cell_bytes(REMARK)
+        self.stack: Cell[Remark] = Cell(view, offset, REMARK, Remark)
+        offset += cell_bytes(REMARK)
+        self.lanes = [LaneCells(view, offset + lane * LANE_CELLS_BYTES) for lane in range(lanes)]
+
+    def occupy(self, role: Role, slot: int, generation: int, *, pid: int, group: str, now: float) -> None:
+        """Parent, before the fork (pid 0) and after it: a clean record for a new process."""
+        if pid == 0:
+            self._wipe(now)
+        self.tenant.write(role, slot, generation, pid, now, group.encode()[:24])
+
+    def vacate(self) -> None:
+        """Parent: the record is free again."""
+        self.tenant.write(Role.NOBODY, 0, 0, 0, 0.0, b"")
+
+    def started_claims(self) -> dict[int, int]:
+        """Lane → claim number, of those that had started user code and not finished."""
+        states = ((n, cells.state.read()) for n, cells in enumerate(self.lanes))
+        return {n: lane.claim for n, lane in states if lane.phase == Phase.STARTED}
+
+    def held_lanes(self) -> dict[int, Lane]:
+        """Lane → state, of those that hold a job."""
+        states = ((n, cells.state.read()) for n, cells in enumerate(self.lanes))
+        return {n: lane for n, lane in states if lane.phase != Phase.NONE}
+
+    def _wipe(self, now: float) -> None:
+        self.process.write(State.BOOTING, Exit.NONE, now, now, 0.0, 0, 0, 0, 0)
+        self.orders.write(0)
+        self.note.write(0, 0, 0, 0, 0, 0, 0, 0.0, 0.0)
+        self.done.write(0, 0)
+        self.remark.write(b"")
+        self.stack.write(b"")
+        for cells in self.lanes:
+            cells.state.write(Phase.NONE, 0, NO_JOB, 0.0, 0.0, 0, b"", b"")
+            cells.order.write(0, 0)

@@ -1,0 +1,189 @@
+"""What a job is on its way in (`NewJob`), in a lane's hands (`Claim`), on its way out (`Settlement`) and at rest (`Job`).
+
+Payload, result and checkpoint travel as JSON text; the backends never look inside. Times are wall seconds (UTC);
+`delay` and the like are seconds counted from the store's own clock.
+"""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from pool.jobs.lifecycle import Reason, Status
+
+KEPT_ATTEMPTS = 10
+KEPT_OUTPUT_BYTES = 16 * 1024
+LOCAL_OWNER = "local"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewJob:
+    """A job before it is stored. The client makes `id` (UUIDv7 text), so that repeating an enqueue cannot double it.
+
+    Due at `run_at` if given, else `delay` seconds from the store's now, else at once. `owner` is the scope of
+    `idempotency_key`: a token's name, or "local" for the CLI and Python. Fields have been checked (`jobs.checks`).
+    """
+
+    id: str
+    type: str
+    payload: str = "{}"
+    queue: str = "default"
+    priority: int = 10
+    max_retries: int = 3
+    max_kills: int = 3
+    timeout: float = 0.0
+    run_at: float | None = None
+    delay: float = 0.0
+    expires_in: float | None = None
+    idempotency_key: str | None = None
+    unique_key: str | None = None
+    owner: str = LOCAL_OWNER
+    parent_id: str | None = None
+    on_success: "NewJob | None" = None
+    on_failure: "NewJob | None" = None
+
+    @property
+    def is_at_most_once(self) -> bool:
+        return self.max_retries == 0
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What enqueue did: `replayed` = an older job answered for this idempotency, unique key or id."""
+
+    job_id: str
+    status: Status
+    replayed: bool = False
+    payload_differs: bool = False
+
+
+class Outcome(StrEnum):
+    """How an attempt ended."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"
+    RETRIED = "retried"
+    RETURNED = "returned"  # handed back: no retry used
+    CANCELLED = "cancelled"
+    LOST = "lost"  # the worker died or was killed; the cause says how
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """Why an attempt did not complete: an exception of the job, or the end of its worker. Texts are already cleaned."""
+
+    reason: Reason | None = None
+    exception: str | None = None  # class name
+    text: str | None = None  # at most 10,000 characters
+    stack: str | None = None
+    signal: int | None = None
+    exit_code: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One start of a job, as kept with it (the newest 10)."""
+
+    number: int
+    worker: str
+    started_at: float | None
+    ended_at: float
+    outcome: Outcome
+    cause: Cause | None = None
+    output: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A job in a lane's hands. `claim` is the fence: raised at every hand-out of this job and never reset.
+
+    `attempt` is for people (retry_count + 1). `misfits` counts hand-backs for an unknown type or unfit payload.
+    `claimed_boottime` is this machine's CLOCK_BOOTTIME when the backend call returned (for the late-start rule).
+    """
+
+    job_id: str
+    claim: int
+    type: str
+    queue: str
+    payload: str
+    priority: int
+    attempt: int
+    retry_count: int
+    max_retries: int
+    kill_count: int
+    misfits: int
+    timeout: float
+    created_at: float
+    claimed_at: float
+    claimed_boottime: float
+    checkpoint: str | None = None
+    owner: str = LOCAL_OWNER
+    runs_alone: bool = False  # it shared a death with other lanes; run it with no neighbour
+
+    @property
+    def is_at_most_once(self) -> bool:
+        return self.max_retries == 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settlement:
+    """What a lane says of the job it held; applied only while (job, lane, claim) is the current holder.
+
+    outcome    COMPLETED (with `result`), FAILED (with `reason`), RETRIED (after `delay`, uses one retry),
+               RETURNED (after `delay`, 0 = pending at once; uses none; `misfit` adds one to `misfits`),
+               CANCELLED (the job stopped because of its cancel flag).
+    A job whose cancel flag is set ends in `cancelled` instead of RETRIED or RETURNED.
+    `children` are enqueued in the same step, after the settlement; they never refuse it.
+    """
+
+    job_id: str
+    claim: int
+    outcome: Outcome
+    reason: Reason | None = None
+    result: str | None = None
+    delay: float = 0.0
+    misfit: bool = False
+    cause: Cause | None = None
+    output: str = ""
+    started_at: float | None = None
+    children: tuple[NewJob, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A stored job as anyone may look at it."""
+
+    id: str
+    type: str
+    queue: str
+    payload: str
+    priority: int
+    status: Status
+    retry_count: int
+    max_retries: int
+    kill_count: int
+    max_kills: int
+    timeout: float
+    owner: str
+    idempotency_key: str | None
+    unique_key: str | None
+    parent_id: str | None
+    run_at: float
+    expires_at: float | None
+    created_at: float
+    updated_at: float
+    claimed_at: float | None
+    started_at: float | None
+    finished_at: float | None
+    worker_id: str | None  # text of the lane that holds it now
+    claim: int
+    cancel_requested: bool
+    reason: Reason | None
+    error: str | None
+    exception: str | None
+    result: str | None
+    progress: float | None
+    progress_note: str | None
+    attempts: tuple[Attempt, ...] = field(default=())
+    misfits: int = 0
+    loss_count: int = 0
+    extra: dict[str, Any] = field(default_factory=dict)
