@@ -1,0 +1,62 @@
+"""What the parent may know of the store: a snapshot that the keeper posts on the board, so that the parent never asks."""
+
+import dataclasses
+import json
+from typing import Any
+
+from pool.backends.contract import Backend, QueueState
+from pool.board.board import Board
+from pool.clock import wall_now
+from pool.errors import BackendUnavailable
+from pool.settings import Config
+
+
+class BulletinWriter:
+    """Reads the store about once a second and posts queues, totals and health; posts health alone when it is away."""
+
+    def __init__(self, board: Board, backend: Backend, config: Config) -> None:
+        self._board, self._backend = board, backend
+        self._configured = {queue.name for queue in config.queues}
+        self._served = served_queues(config)
+        self._reserved = {entry.queue for entry in config.types}
+        self._last: dict[str, Any] = {"queues": [], "totals": {}}
+
+    def post(self, now: float) -> None:
+        """One snapshot. Raises BackendUnavailable after it has posted that."""
+        try:
+            latency_s = self._backend.ping()
+            self._last = self._read()
+        except BackendUnavailable as error:
+            self._publish(ok=False, error=str(error), latency_s=None)
+            raise
+        self._publish(ok=True, error=None, latency_s=latency_s)
+
+    def _read(self) -> dict[str, Any]:
+        states = {state.name: state for state in self._backend.queues()}
+        for name in self._configured - states.keys():
+            states[name] = QueueState(name=name)
+        totals = self._backend.statistics()
+        queues = [{**dataclasses.asdict(states[name]), "served": self._serves(name)} for name in sorted(states)]
+        counts = ("enqueued", "completed", "failed", "retried", "cancelled", "worker_deaths")
+        return {
+            "queues": queues,
+            "totals": {name: getattr(totals, name) for name in counts},
+            "delayed": {"total": totals.delayed, "overdue": totals.overdue, "next_due": totals.next_due},
+            "store": totals.backend,
+        }
+
+    def _serves(self, queue: str) -> bool:
+        return queue in self._served or ("*" in self._served and queue not in self._reserved)
+
+    def _publish(self, *, ok: bool, error: str | None, latency_s: float | None) -> None:
+        latency_ms = None if latency_s is None else round(latency_s * 1000, 3)
+        health = {"kind": self._backend.kind, "url": self._backend.url, "ok": ok, "error": error, "latency_ms": latency_ms}
+        document = {**self._last, "backend": {**health, "checked_at": wall_now()}, "checked_at": wall_now()}
+        if not self._board.bulletin.post(json.dumps(document).encode()):
+            document["queues"] = document["queues"][:500]  # thousands of queues: the page shows the first ones
+            self._board.bulletin.post(json.dumps(document).encode())
+
+
+def served_queues(config: Config) -> set[str]:
+    """The queues that this pool's groups name, "*" included as itself."""
+    return {queue for group in (config.workers, *config.groups) for queue in group.queues}

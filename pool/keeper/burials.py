@@ -1,0 +1,136 @@
+"""Settling departures: every process that is gone, planned or not, is told to the store once, then marked done."""
+
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pool.backends.contract import Backend, Departure
+from pool.board.record import Record
+from pool.clock import monotonic_now
+from pool.errors import BackendUnavailable
+from pool.identity import parse_lane
+from pool.jobs.job import Cause
+from pool.jobs.lifecycle import Reason
+from pool.keeper.crew import Crew
+from pool.keeper.departures import departure_by_note, departure_unwitnessed
+from pool.logs import log
+
+UNWITNESSED_AFTER_S = 2.0
+
+
+@dataclass(slots=True)
+class Burials:
+    """Reads notes, recovers, marks done. A note whose store step failed stays and is tried again."""
+
+    backend: Backend
+    crew: Crew
+    spool: Path
+    parent_is_gone: bool = False
+    _ended_at: dict[tuple[int, int], float] = field(default_factory=dict)
+
+    def settle(self) -> int:
+        """Settle whatever can be settled now; how many were. Raises BackendUnavailable at the first that cannot."""
+        waiting = list(self.waiting())
+        for record, departure in waiting:
+            self._recover(departure)
+            self._mark_done(record)
+        return len(waiting)
+
+    def waiting(self) -> list[tuple[Record, Departure]]:
+        """The dead that the store does not know yet: by the parent's note, or seen by ourselves while it is away."""
+        found = []
+        for record in self.crew.workers():
+            note, done = record.note.read(), record.done.read()
+            tenant = record.tenant.read()
+            if done.pid == tenant.pid and done.generation == tenant.generation:
+                continue
+            if note.pid:
+                found.append((record, departure_by_note(self.crew.worker_id(record), record)))
+            elif self._is_long_dead(record):
+                self.crew.kill_group_of_zombie(record)
+                found.append((record, departure_unwitnessed(self.crew.worker_id(record), record)))
+        return found
+
+    def save_to_spool(self) -> int:
+        """On the way out with the store away: keep what could not be told on disk, for the next start; how many."""
+        departures = [departure for _, departure in self.waiting()]
+        if departures:
+            _write_durably(self.spool, json.dumps([_as_dict(one) for one in departures]))
+        return len(departures)
+
+    def replay_spool(self) -> None:
+        """Tell the store what the last life of this pool could not."""
+        if self.spool.exists():
+            for line in json.loads(self.spool.read_text()):
+                self._recover(_from_dict(line))
+            self.spool.unlink()
+
+    def _recover(self, departure: Departure) -> None:
+        for job in self.backend.recover(departure):
+            log.info("job taken back", job=job.job_id, worker=job.worker, now=str(job.status), reason=job.reason)
+
+    def _mark_done(self, record: Record) -> None:
+        tenant = record.tenant.read()
+        record.done.write(tenant.generation, tenant.pid)
+        self.crew.unpin(record)
+
+    def _is_long_dead(self, record: Record) -> bool:
+        """Whether the process ended and the parent, who should have said so, is gone or has had its time."""
+        if self.crew.is_alive(record):
+            return False
+        tenant = record.tenant.read()
+        since = self._ended_at.setdefault((tenant.pid, tenant.generation), monotonic_now())
+        return self.parent_is_gone or monotonic_now() - since > UNWITNESSED_AFTER_S
+
+
+def settle_or_report(burials: Burials) -> bool:
+    """Settle; False when the store is away and the notes must wait."""
+    try:
+        burials.settle()
+    except BackendUnavailable as error:
+        log.warning("departures must wait", error=str(error))
+        return False
+    return True
+
+
+def _write_durably(path: Path, text: str) -> None:
+    temporary = path.with_suffix(".new")
+    with open(temporary, "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _as_dict(departure: Departure) -> dict[str, object]:
+    cause = departure.cause
+    return {
+        "worker": str(departure.worker),
+        "reason": cause.reason,
+        "text": cause.text,
+        "signal": cause.signal,
+        "exit_code": cause.exit_code,
+        "started": None if departure.started is None else {str(lane): claim for lane, claim in departure.started.items()},
+        "bar": departure.bar,
+    }
+
+
+def _from_dict(line: dict[str, object]) -> Departure:
+    started = line["started"]
+    return Departure(
+        worker=parse_lane(str(line["worker"])).worker,
+        cause=Cause(
+            reason=Reason(str(line["reason"])),
+            text=line["text"],  # type: ignore[arg-type]
+            signal=line["signal"],  # type: ignore[arg-type]
+            exit_code=line["exit_code"],  # type: ignore[arg-type]
+        ),
+        started=None if started is None else {int(lane): claim for lane, claim in started.items()},  # type: ignore[attr-defined]
+        bar=bool(line["bar"]),
+    )

@@ -1,0 +1,72 @@
+"""A dead process on the board → what the store is told of it (`Departure`). Pure but for reading the board."""
+
+import os
+import signal
+
+from pool.backends.contract import Departure
+from pool.board.record import Note, Ordered, Record
+from pool.identity import WorkerId
+from pool.jobs.job import Cause
+from pool.jobs.lifecycle import Reason
+from pool.keeper.crew import was_ready
+
+_REASONS = {
+    Ordered.STOP: Reason.INTERRUPTED,
+    Ordered.TIMEOUT: Reason.TIMEOUT,
+    Ordered.MEMORY: Reason.MEMORY_LIMIT,
+    Ordered.CANCEL: Reason.CANCELLED,
+    Ordered.SILENT: Reason.WORKER_LOST,
+    Ordered.BOOT: Reason.WORKER_LOST,
+}
+_TEXTS = {
+    Ordered.STOP: "stopped at the deadline of a shutdown or reload",
+    Ordered.TIMEOUT: "killed: the job ran longer than its timeout",
+    Ordered.MEMORY: "killed: the worker was above memory_kill",
+    Ordered.CANCEL: "killed: the job was cancelled by force",
+    Ordered.SILENT: "killed: the worker showed no sign of life",
+}
+
+
+def departure_by_note(worker: WorkerId, record: Record) -> Departure:
+    """From the parent's note: it saw the wait status and knows what it ordered."""
+    note = record.note.read()
+    return Departure(
+        worker=worker, cause=cause_of(note, record.stack.read().text), started=record.started_claims(), bar=bool(note.was_ready)
+    )
+
+
+def departure_unwitnessed(worker: WorkerId, record: Record) -> Departure:
+    """The parent is stopped or gone, so nobody knows the wait status; the board still says what had started."""
+    exiting = record.process.read().exit
+    cause = Cause(reason=Reason.INTERRUPTED if exiting else Reason.WORKER_LOST, text="ended while its supervisor was away")
+    return Departure(worker=worker, cause=cause, started=record.started_claims(), bar=was_ready(record))
+
+
+def cause_of(note: Note, stack: str = "") -> Cause:
+    """Why a process ended, in words and numbers, as its jobs' attempts will show it."""
+    number = os.WTERMSIG(note.status) if os.WIFSIGNALED(note.status) else None
+    code = os.WEXITSTATUS(note.status) if os.WIFEXITED(note.status) else None
+    return Cause(
+        reason=_reason_of(note), text=_text_of(note, number, code), stack=stack or None, signal=number, exit_code=code
+    )
+
+
+def _reason_of(note: Note) -> Reason:
+    if note.ordered:
+        return _REASONS[Ordered(note.ordered)]
+    return Reason.INTERRUPTED if note.planned else Reason.WORKER_LOST
+
+
+def _text_of(note: Note, number: int | None, code: int | None) -> str:
+    if note.ordered in _TEXTS:
+        return _TEXTS[Ordered(note.ordered)]
+    if note.planned:
+        return "the worker left in order"
+    if number is None:
+        return f"the worker exited with code {code}"
+    if note.oom:
+        return f"signal {number}: killed by the kernel for want of memory"
+    return f"signal {number} ({signal.Signals(number).name}), not sent by jobpool" if number in _KNOWN else f"signal {number}"
+
+
+_KNOWN = {int(known) for known in signal.Signals}

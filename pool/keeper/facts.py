@@ -1,0 +1,53 @@
+"""What a pool says of itself in its beat, for people on other hosts and for clients that enqueue by name."""
+
+import json
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from pool import config as configuration
+from pool.board.board import Board
+from pool.board.record import Role, State
+from pool.settings import Config
+
+TYPES_FILE = "types.json"
+
+
+class Facts:
+    """Groups, workers by state, version, schedule names, and the job types as the workers know them.
+
+    The keeper never imports user code: each worker writes the types it found to `types.json` in the runtime directory.
+    """
+
+    def __init__(self, config: Config, board: Board) -> None:
+        self._board = board
+        self._types_path = Path(configuration.runtime_dir(config)) / TYPES_FILE
+        self._types: dict[str, Any] = {}
+        self._types_mtime_ns = 0
+        groups = [("workers", config.workers), *((group.name, group) for group in config.groups)]
+        self._fixed = {
+            "version": version("jobpool"),
+            "groups": {name: {"count": group.count, "queues": group.queues} for name, group in groups},
+            "schedule": [entry.name for entry in config.schedule],
+        }
+
+    def now(self) -> dict[str, Any]:
+        return {**self._fixed, "workers": self._workers_by_state(), "types": self._known_types()}
+
+    def _workers_by_state(self) -> dict[str, int]:
+        counts: dict[str, int] = {}
+        for record in self._board.taken():
+            if record.tenant.read().role == Role.WORKER and not record.note.read().pid:
+                name = State(record.process.read().state).name.lower()
+                counts[name] = counts.get(name, 0) + 1
+        return counts
+
+    def _known_types(self) -> dict[str, Any]:
+        try:
+            modified = self._types_path.stat().st_mtime_ns
+            if modified != self._types_mtime_ns:
+                self._types = json.loads(self._types_path.read_text())
+                self._types_mtime_ns = modified
+        except (OSError, ValueError):
+            pass  # not written yet, or being replaced: the next beat sees it
+        return self._types

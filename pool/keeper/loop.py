@@ -1,0 +1,213 @@
+"""The keeper: renews leases, settles departures, promotes, recovers, fires the schedule, forgets, and posts the bulletin.
+
+It leaves last. On SIGTERM, or when the supervisor is gone, it works on until no worker of its board lives and every
+departure is settled; with the store away it then keeps the departures on disk for the next start.
+"""
+
+import os
+import select
+import signal
+from pathlib import Path
+
+from pool import config as configuration
+from pool.backends.contract import Backend
+from pool.backends.opening import open_backend
+from pool.board.record import Exit, State
+from pool.clock import monotonic_now
+from pool.errors import BackendUnavailable
+from pool.keeper.beat import Heartbeat
+from pool.keeper.bulletin import BulletinWriter
+from pool.keeper.burials import Burials, settle_or_report
+from pool.keeper.chores import Chore
+from pool.keeper.crew import Crew
+from pool.keeper.facts import Facts
+from pool.keeper.schedule import Timetable
+from pool.logs import log
+from pool.seat import Seat
+from pool.settings import Config
+
+BEAT_AT_MOST_EVERY_S = 2.0
+GIVE_UP_STORE_AFTER_S = 3.0
+FORGET_LIMIT = 500
+
+
+def run_keeper(config: Config, seat: Seat) -> int:
+    """The keeper child's whole life; returns its exit code."""
+    backend = open_backend(configuration.backend_url(config), namespace=config.backend.namespace)
+    keeper = Keeper(config, seat, backend)
+    keeper.listen_for_signals()
+    keeper.announce_ready()
+    keeper.run()
+    backend.close()
+    return 0
+
+
+class Keeper:
+    """One turn: settle departures, renew first, then whatever chore is due, one store step each; then sleep."""
+
+    def __init__(self, config: Config, seat: Seat, backend: Backend) -> None:
+        self.config, self.seat, self.backend = config, seat, backend
+        self.pool = seat.worker.pool
+        self.crew = Crew(seat.board, self.pool)
+        spool = Path(configuration.state_dir(config)) / f"departures-{self.pool.name}.json"
+        self.burials = Burials(backend, self.crew, spool)
+        facts = Facts(config, seat.board)
+        lease = config.backend.lease
+        self.heart = Heartbeat(backend, self.crew, self.pool, seat.parent, lease, facts.now)
+        beat_every = min(BEAT_AT_MOST_EVERY_S, lease / 6)
+        self.renewal = Chore("renew leases", beat_every, self.renew)
+        self.burial = Chore("settle departures", 1.0, self.settle_departures)
+        timetable = Timetable(config, backend)
+        bulletin = BulletinWriter(seat.board, backend, config)
+        self.chores = [
+            Chore("replay the spool", 1.0, self.replay_once),
+            Chore("promote due jobs", 1.0, self.promote),
+            Chore("recover lost pools", self._recovery_period(lease), self.recover_expired),
+            Chore("fire the schedule", 1.0, timetable.fire),
+            Chore("post the bulletin", 1.0, bulletin.post),
+            Chore("forget old records", 60.0, self.forget),
+        ]
+        self.is_stopping = False
+        self.is_replayed = False
+        self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def listen_for_signals(self) -> None:
+        """SIGTERM asks us to leave last; everything else people send by name is ignored."""
+        for ignored in (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGPIPE, signal.SIGURG):
+            signal.signal(ignored, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, self._note_stop)
+        signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
+
+    def announce_ready(self) -> None:
+        self._show_life(State.IDLE)
+        try:
+            os.write(self.seat.announce_fd, b"k")
+        except BlockingIOError:
+            pass  # a full pipe wakes the parent all the same
+
+    def run(self) -> None:
+        """Turn until everyone has left and every departure is settled or kept on disk."""
+        while not (self._may_leave() and self._is_settled()):
+            self.turn()
+            self.sleep()
+        self._leave()
+
+    def turn(self) -> None:
+        """Renewal comes first and again between chores; each chore is one bounded step."""
+        self._watch_the_parent()
+        for chore in (self.burial, *self.chores):
+            self._if_due(self.renewal)
+            self._if_due(chore)
+            self._show_life(State.BUSY)
+        self._show_life(State.IDLE)
+
+    def sleep(self) -> None:
+        """Until the next chore, a death note or a signal; at most a second, so that life is shown."""
+        next_due = min(chore.due_at for chore in (self.renewal, self.burial, *self.chores))
+        seconds = max(0.0, min(1.0, next_due - monotonic_now()))
+        ready, _, _ = select.select([self._wake_read, self.seat.note_fd], [], [], seconds)
+        for fd in ready:
+            _drain(fd)
+        if ready:
+            self.burial.hurry()
+
+    # ------------------------------------------------------------------ chores
+
+    def renew(self, now: float) -> None:
+        self.heart.renew(now)
+
+    def settle_departures(self, now: float) -> None:
+        self.burials.settle()
+
+    def replay_once(self, now: float) -> float | None:
+        """Before the first recovery: a result kept on disk must not be overtaken by giving its job away."""
+        self.burials.replay_spool()
+        configuration_spool = Path(configuration.state_dir(self.config))
+        from pool.worker.spool import replay  # the workers' own spool; imported late, only needed here
+
+        replay(self.backend, configuration_spool)
+        self.is_replayed = True
+        return float("inf")
+
+    def promote(self, now: float) -> float | None:
+        """Sleep until the next due time, at most the usual second."""
+        promotion = self.backend.promote()
+        if promotion.moved >= 1000:
+            return 0.0
+        if promotion.next_due is None:
+            return None
+        return max(0.0, min(1.0, promotion.next_due - self.backend.server_now()))
+
+    def recover_expired(self, now: float) -> float | None:
+        if not self.is_replayed:
+            return 0.2
+        for job in self.backend.recover_expired():
+            log.warning("job of a lost pool taken back", job=job.job_id, worker=job.worker, now=str(job.status))
+        return None
+
+    def forget(self, now: float) -> float | None:
+        keep = self.config.retention
+        gone = self.backend.forget(
+            completed_s=keep.completed, failed_s=keep.failed, idempotency_s=keep.idempotency, limit=FORGET_LIMIT
+        )
+        return 0.2 if gone >= FORGET_LIMIT else None
+
+    # ------------------------------------------------------------------ leaving
+
+    def _may_leave(self) -> bool:
+        return (self.is_stopping or self.burials.parent_is_gone) and not any(True for _ in self.crew.living())
+
+    def _is_settled(self) -> bool:
+        """All told to the store, or kept on disk because it stayed away."""
+        if settle_or_report(self.burials):
+            return True
+        give_up_at = monotonic_now() + GIVE_UP_STORE_AFTER_S
+        while monotonic_now() < give_up_at:
+            select.select([self._wake_read], [], [], 0.2)
+            self._show_life(State.BUSY)
+            if settle_or_report(self.burials):
+                return True
+        kept = self.burials.save_to_spool()
+        log.error("departures kept on disk for the next start", count=kept, file=str(self.burials.spool))
+        return True
+
+    def _leave(self) -> None:
+        try:
+            self.backend.leave(self.pool)
+        except BackendUnavailable as error:
+            log.warning("could not sign off at the store", error=str(error))
+        self.seat.record.process.write(
+            State.RETIRING, Exit.STOPPED, monotonic_now(), monotonic_now(), 0.0, 0, 0, 0, 0
+        )
+
+    def _watch_the_parent(self) -> None:
+        if not self.burials.parent_is_gone and os.getppid() != self.seat.parent.pid:
+            self.burials.parent_is_gone = True
+            log.error("supervisor is gone; staying until the last worker has left")
+
+    # ------------------------------------------------------------------ small things
+
+    def _if_due(self, chore: Chore) -> None:
+        now = monotonic_now()
+        if chore.is_due(now):
+            chore.attempt(now)
+
+    def _show_life(self, state: State) -> None:
+        now = monotonic_now()
+        self.seat.record.process.write(state, Exit.NONE, now, now, 0.0, 0, 0, 0, 0)
+
+    def _note_stop(self, *_: object) -> None:
+        self.is_stopping = True
+
+    @staticmethod
+    def _recovery_period(lease: float) -> float:
+        """Often enough for PROTOCOL's five good reads within a lease, at most each second."""
+        return min(1.0, lease / 8)
+
+
+def _drain(fd: int) -> None:
+    try:
+        while os.read(fd, 4096):
+            pass
+    except BlockingIOError:
+        pass

@@ -1,0 +1,41 @@
+"""The one command that checks everything: `python -m tests`. `--full` adds what takes long; other words go to pytest."""
+
+import subprocess
+import sys
+import time
+
+PYTHON = sys.executable
+
+
+def steps(full: bool, extra: list[str]) -> list[tuple[str, list[str]]]:
+    """Name and command of each step, cheapest first. Tests that measure time have the machine to themselves."""
+    tier = [] if full else ["not full"]
+    parallel = " and ".join([*tier, "not serial"])
+    serial = " and ".join([*tier, "serial"])
+    return [
+        ("lint", [PYTHON, "-m", "ruff", "check", "."]),
+        ("format", [PYTHON, "-m", "ruff", "format", "--check", "."]),
+        ("types", [PYTHON, "-m", "mypy"]),
+        ("imports", [PYTHON, "-c", "from importlinter.cli import lint_imports_command as c; c()"]),
+        ("tests", [PYTHON, "-m", "pytest", "-q", "-n", "2", "--dist", "worksteal", "-m", parallel, *extra]),
+        ("tests that measure", [PYTHON, "-m", "pytest", "-q", "-m", serial, *extra]),
+    ]
+
+
+def main(arguments: list[str]) -> int:
+    """Run every step even when one fails, and say at the end which did; 1 if any failed."""
+    extra = [word for word in arguments if word != "--full"]
+    failed = []
+    for name, command in steps("--full" in arguments, extra):
+        print(f"\n=== {name}", flush=True)
+        began = time.monotonic()
+        code = subprocess.run(command, check=False).returncode
+        print(f"=== {name}: {'ok' if code == 0 else f'failed ({code})'} after {time.monotonic() - began:.0f} s", flush=True)
+        if code:
+            failed.append(name)
+    print(f"\nfailed: {', '.join(failed)}" if failed else "\neverything is fine", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

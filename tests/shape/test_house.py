@@ -1,0 +1,58 @@
+"""The shape of the house: sizes, and who may read the clock, fork or sleep."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import pool
+
+ROOT = Path(pool.__file__).parent
+FILES = sorted(ROOT.rglob("*.py"))
+FILE_LINES, BACKEND_FILE_LINES, FUNCTION_LINES = 320, 420, 45
+
+
+def functions_of(file: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    tree = ast.parse(file.read_text())
+    return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+
+
+def code_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Lines of a function without its docstring."""
+    doc = ast.get_docstring(function, clean=False)
+    return function.end_lineno - function.lineno + 1 - (len(doc.splitlines()) if doc else 0)
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
+def test_a_file_can_be_read_in_one_sitting(file: Path) -> None:
+    limit = BACKEND_FILE_LINES if "backends" in file.parts else FILE_LINES
+    assert len(file.read_text().splitlines()) <= limit
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
+def test_a_function_fits_on_a_screen(file: Path) -> None:
+    too_long = {f.name: code_lines(f) for f in functions_of(file) if code_lines(f) > FUNCTION_LINES}
+    assert not too_long
+
+
+def test_half_of_all_functions_are_small() -> None:
+    sizes = sorted(code_lines(function) for file in FILES for function in functions_of(file))
+    assert sizes[len(sizes) // 2] <= 9
+    assert sizes[len(sizes) * 9 // 10] <= 22
+
+
+def test_every_module_says_what_it_is_for() -> None:
+    silent = [str(file) for file in FILES if file.read_text().strip() and not ast.get_docstring(ast.parse(file.read_text()))]
+    assert not silent
+
+
+def test_only_one_file_forks() -> None:
+    forking = [str(file.relative_to(ROOT)) for file in FILES if "os.fork(" in file.read_text()]
+    assert forking == ["supervisor/fork.py"]
+
+
+def test_only_the_clock_reads_the_clock() -> None:
+    """`time.time_ns` in ids.py makes UUIDv7, which are defined by it."""
+    readers = ("time.time(", "time.monotonic(", "datetime.now(", "time.clock_gettime(")
+    wrong = [str(f.relative_to(ROOT)) for f in FILES if f.name != "clock.py" and any(r in f.read_text() for r in readers)]
+    assert not wrong
