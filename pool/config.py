@@ -66,7 +66,7 @@ def load_config(
     merged = _merge(layers["file"], _merge(layers["environment"], layers["flag"]))
     config = _validated(merged, path, sources)
     config = _with_backend_url(config, sources, path, environ)
-    warnings = (*_near_misses(environ), *_exposed_secrets(config, path, layers["file"]))
+    warnings = (*_near_misses(environ), *_exposed_secrets(config, path, layers["file"], environ))
     return Loaded(config, path, sources, dict(_leaves(layers["file"])), warnings)
 
 
@@ -91,6 +91,15 @@ def socket_path(config: Config, environ: Mapping[str, str] = os.environ) -> Path
 def default_database(config: Config, environ: Mapping[str, str] = os.environ) -> Path:
     """The SQLite file that is used when no backend is configured."""
     return state_dir(config, environ) / paths.DATABASE_NAME
+
+
+def backend_url(config: Config, environ: Mapping[str, str] = os.environ) -> str:
+    """Where the jobs rest: what is configured, else SQLite in the state directory. May hold a password."""
+    if config.backend.url:
+        return config.backend.url
+    if config.backend.url_file:
+        return _url_from_file(config.backend.url_file, environ)
+    return f"sqlite:///{default_database(config, environ)}"
 
 
 # ---------------------------------------------------------------- the layers
@@ -205,22 +214,18 @@ def _validated(merged: dict[str, Any], path: Path | None, sources: Mapping[str, 
 def _with_backend_url(
     config: Config, sources: Mapping[str, Origin], path: Path | None, environ: Mapping[str, str]
 ) -> Config:
-    url = _backend_url(config, sources, path, environ)
-    return config.model_copy(update={"backend": config.backend.model_copy(update={"url": url})})
-
-
-def _backend_url(config: Config, sources: Mapping[str, Origin], path: Path | None, environ: Mapping[str, str]) -> str:
-    """The URL given closest to the person: flag, environment, file; url and url_file from one place contradict."""
+    """Resolved now, so that children agree and a reload sees a changed secret. The nearer of url and url_file wins."""
     backend = config.backend
     if backend.url and backend.url_file:
-        strength = ("default", "file", "environment", "flag").index
+        nearness = ("file", "environment", "flag").index
         by_url, by_file = sources["backend.url"], sources["backend.url_file"]
         if by_url == by_file:
             raise ConfigError(f"{path or by_url}: backend.url and backend.url_file are both set; keep one")
-        return backend.url if strength(by_url) > strength(by_file) else _url_from_file(backend.url_file, environ)
-    if backend.url_file:
-        return _url_from_file(backend.url_file, environ)
-    return backend.url or f"sqlite:///{default_database(config, environ)}"
+        if nearness(by_url) < nearness(by_file):
+            backend = backend.model_copy(update={"url": ""})
+    config = config.model_copy(update={"backend": backend})
+    url = backend_url(config, environ)
+    return config.model_copy(update={"backend": backend.model_copy(update={"url": url})})
 
 
 def _url_from_file(name: str, environ: Mapping[str, str]) -> str:
@@ -240,12 +245,14 @@ def _credential(name: str, environ: Mapping[str, str]) -> Path:
     return inside if inside.exists() else Path(name)
 
 
-def _exposed_secrets(config: Config, path: Path | None, file_layer: Mapping[str, Any]) -> Iterator[str]:
+def _exposed_secrets(
+    config: Config, path: Path | None, file_layer: Mapping[str, Any], environ: Mapping[str, str]
+) -> Iterator[str]:
     url = str(file_layer.get("backend", {}).get("url", ""))
     if path and has_password(url) and _is_world_readable(path):
         yield f"{path} holds a password and every user can read it; chmod 640 it, or move the URL to backend.url_file"
     if config.backend.url_file:
-        secret = _credential(config.backend.url_file, os.environ)
+        secret = _credential(config.backend.url_file, environ)
         if has_password(config.backend.url) and _is_world_readable(secret):
             yield f"{secret} holds a password and every user can read it; chmod 640 it"
 
