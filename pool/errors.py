@@ -6,6 +6,8 @@ An error takes the evidence and writes its own sentence; it names the thing and,
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+from pool.clock import wall_now
+
 
 class JobpoolError(Exception):
     """Base of every error that jobpool raises on purpose."""
@@ -169,6 +171,22 @@ class RetryAfter(Exception):
     def __init__(self, seconds: float, why: str = "") -> None:
         self.seconds = float(seconds)
         super().__init__(why or f"retry after {self.seconds:g} s")
+
+    @classmethod
+    def from_header(cls, value: str | None, why: str = "", *, now: float | None = None) -> "RetryAfter":
+        """From an HTTP `Retry-After` value: seconds or an HTTP date (RFC 9110); missing or unreadable counts as 300 s."""
+        return cls(_seconds_from_header(value or "", wall_now() if now is None else now), why)
+
+
+def _seconds_from_header(value: str, now: float) -> float:
+    if value.strip().isascii() and value.strip().isdigit():
+        return float(value.strip()[:12])
+    from email.utils import parsedate_to_datetime  # costs 10 ms at import; few jobs meet a date
+
+    try:
+        return max(0.0, parsedate_to_datetime(value.strip()).timestamp() - now)
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return 300.0
 
 
 class GiveUp(Exception):

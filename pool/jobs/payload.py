@@ -1,0 +1,156 @@
+"""Payloads typed by the job function's signature: one schema checks Python callers, the CLI, HTTP and the worker.
+
+pydantic is imported at the first use, not before: `import pool` must stay cheap for the callers' programs.
+"""
+
+import inspect
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from pool.errors import InvalidJob, InvalidPayload
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel, ValidationError
+
+Kind = inspect.Parameter
+Schema = dict[str, Any]
+
+
+class Signature:
+    """The arguments of one job function: to JSON at enqueue, back from JSON in the worker, and as a JSON Schema."""
+
+    def __init__(self, type_name: str, function: Callable[..., Any]) -> None:
+        self.type_name, self.function = type_name, function
+        self.parameters = inspect.signature(function).parameters
+        for parameter in self.parameters.values():
+            self._refuse_unnamed(parameter)
+
+    def payload_of(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+        """The call's arguments as checked JSON text; InvalidPayload names the fields that do not fit."""
+        return self._dumped(self._validated(self._model.model_validate, self._by_name(args, kwargs)))
+
+    def arguments(self, payload: str) -> dict[str, Any]:
+        """Keyword arguments for the function from JSON text; InvalidPayload names the fields that do not fit."""
+        model = self._validated(self._model.model_validate_json, payload)
+        given = {
+            f.alias or key: getattr(model, key)
+            for key, f in self._model.model_fields.items()
+            if key in model.model_fields_set
+        }
+        return {**given, **(model.model_extra or {})}
+
+    def with_defaults(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments, and the function's own defaults where none was given."""
+        defaults = {name: p.default for name, p in self.parameters.items() if p.default is not Kind.empty}
+        return {**defaults, **arguments}
+
+    def schema(self) -> Schema:
+        """JSON Schema (2020-12) of the payload."""
+        return self._model.model_json_schema()
+
+    @cached_property
+    def _model(self) -> "type[BaseModel]":
+        """A model of the parameters. Fields have names of ours and theirs as aliases, so that any name may be used."""
+        from pydantic import ConfigDict, create_model
+        from pydantic.errors import PydanticSchemaGenerationError, PydanticUndefinedAnnotation
+
+        config = ConfigDict(
+            extra="allow" if self._takes_rest else "forbid",
+            ser_json_bytes="base64",
+            val_json_bytes="base64",
+            ser_json_inf_nan="constants",  # found and refused when dumped
+        )
+        try:
+            return create_model(self.type_name, __config__=config, **self._fields())
+        except (PydanticSchemaGenerationError, PydanticUndefinedAnnotation) as error:
+            raise InvalidJob(
+                f"job {self.type_name!r} has a parameter that cannot travel as JSON: {str(error).splitlines()[0]}"
+            ) from None
+
+    def _fields(self) -> dict[str, Any]:
+        hints = self._hints()
+        named = [(name, p) for name, p in self.parameters.items() if not _is_rest(p)]
+        return {f"p{i}": _field(hints.get(name, Any), name, p) for i, (name, p) in enumerate(named)}
+
+    def _hints(self) -> dict[str, Any]:
+        try:
+            return typing.get_type_hints(self.function, include_extras=True)
+        except NameError as error:
+            raise InvalidJob(
+                f"job {self.type_name!r}: an annotation cannot be resolved ({error}); import it where the job is defined"
+            ) from None
+
+    @property
+    def _takes_rest(self) -> bool:
+        return any(_is_rest(parameter) for parameter in self.parameters.values())
+
+    def _by_name(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        names = [name for name, p in self.parameters.items() if p.kind is Kind.POSITIONAL_OR_KEYWORD]
+        if len(args) > len(names):
+            self._refuse({"arguments": f"{len(args)} given by position, at most {len(names)} are taken"})
+        by_position = dict(zip(names, args, strict=False))
+        twice = by_position.keys() & kwargs.keys()
+        if twice:
+            self._refuse(dict.fromkeys(sorted(twice), "given twice"))
+        return {**by_position, **kwargs}
+
+    def _validated(self, validate: "Callable[..., BaseModel]", value: Any) -> "BaseModel":
+        from pydantic import ValidationError
+
+        try:
+            return validate(value)
+        except ValidationError as error:
+            raise InvalidPayload(self.type_name, problems_of(error)) from None
+
+    def _dumped(self, model: "BaseModel") -> str:
+        from pydantic_core import PydanticSerializationError, from_json
+
+        try:
+            text = model.model_dump_json(by_alias=True, exclude_unset=True, warnings="error")
+            from_json(text, allow_inf_nan=False)
+        except (PydanticSerializationError, UnicodeEncodeError, RecursionError) as error:
+            raise InvalidPayload(self.type_name, {"payload": f"cannot be written as JSON: {error}"}) from None
+        except ValueError as error:
+            why = "nested too deep" if "recursion" in str(error) else "NaN and infinity are not JSON"
+            raise InvalidPayload(self.type_name, {"payload": why}) from None
+        return text
+
+    def _refuse(self, problems: dict[str, str]) -> typing.NoReturn:
+        raise InvalidPayload(self.type_name, problems)
+
+    def _refuse_unnamed(self, parameter: inspect.Parameter) -> None:
+        if parameter.kind in (Kind.POSITIONAL_ONLY, Kind.VAR_POSITIONAL):
+            raise InvalidJob(
+                f"job {self.type_name!r}: parameter {parameter} has no name in JSON; jobs take their arguments by name"
+            )
+
+
+def problems_of(error: "ValidationError") -> dict[str, str]:
+    """What is wrong, by field; never the values themselves, which may be secret."""
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    return {".".join(str(part) for part in e["loc"]) or "payload": _in_our_words(e["type"], e["msg"]) for e in found}
+
+
+def _in_our_words(kind: str, message: str) -> str:
+    return {"missing": "missing", "extra_forbidden": "unknown field"}.get(kind, message[:1].lower() + message[1:])
+
+
+def _field(hint: Any, name: str, parameter: inspect.Parameter) -> Any:
+    """One field of the model. Without an annotation: plain JSON, so that nothing changes its kind on the way.
+
+    A parameter with a default may be left out; the function itself fills it in, in the worker.
+    """
+    from pydantic import Field, JsonValue
+
+    kind = JsonValue if hint is Any else hint
+    if parameter.default is Kind.empty:
+        return kind, Field(alias=name, title=name)
+    if isinstance(parameter.default, str | int | float | None):
+        return kind, Field(default=parameter.default, alias=name, title=name)
+    return kind, Field(default_factory=lambda: None, alias=name, title=name)
+
+
+def _is_rest(parameter: inspect.Parameter) -> bool:
+    return parameter.kind is Kind.VAR_KEYWORD
