@@ -31,6 +31,10 @@ class Signature:
         """The call's arguments as checked JSON text; InvalidPayload names the fields that do not fit."""
         return self._dumped(self._validated(self._model.model_validate, self._by_name(args, kwargs)))
 
+    def checked(self, payload: str) -> str:
+        """Foreign JSON text, checked and written as `payload_of` would have."""
+        return self._dumped(self._validated(self._model.model_validate_json, payload))
+
     def arguments(self, payload: str) -> dict[str, Any]:
         """Keyword arguments for the function from JSON text; InvalidPayload names the fields that do not fit."""
         model = self._validated(self._model.model_validate_json, payload)

@@ -74,21 +74,37 @@ class JobType:
         """JSON Schema of the payload."""
         return self.signature.schema()
 
+    def checked(self, payload: str) -> str:
+        """Foreign JSON text as this process would have written it; InvalidPayload names the fields that do not fit."""
+        return self.signature.checked(payload)
+
+    def published(self) -> dict[str, Any]:
+        """What a pool says of this type to clients that enqueue by name. A callable unique key cannot travel."""
+        return {
+            "queue": self.queue,
+            "priority": self.priority,
+            "max_retries": self.max_retries,
+            "timeout": self.timeout,
+            "max_kills": self.max_kills,
+            "unique_key": self.unique_key if isinstance(self.unique_key, str) else None,
+            "aliases": list(self.aliases),
+            "redact": list(self.redact),
+            "schema": self.schema(),
+        }
+
     def unique_key_of(self, payload: str) -> str | None:
         """The unique key of a job with this payload: the template filled in, or what the callable returns."""
         if self.unique_key is None:
             return None
-        arguments = self.signature.with_defaults(self.arguments(payload))
-        try:
-            return (
-                self.unique_key.format(**arguments)
-                if isinstance(self.unique_key, str)
-                else self.unique_key(**arguments)
-            )
-        except (KeyError, IndexError, AttributeError, TypeError, ValueError) as error:
-            raise InvalidJob(
-                f"unique_key of job {self.name!r} cannot be made: {type(error).__name__}: {error}"
-            ) from error
+        return made_key(self.name, self.unique_key, self.signature.with_defaults(self.arguments(payload)))
+
+
+def made_key(type_name: str, key: UniqueKey, arguments: Mapping[str, Any]) -> str:
+    """The template filled in with the arguments, or what the callable returns for them."""
+    try:
+        return key.format(**arguments) if isinstance(key, str) else key(**arguments)
+    except (KeyError, IndexError, AttributeError, TypeError, ValueError) as error:
+        raise InvalidJob(f"unique_key of job {type_name!r} cannot be made: {type(error).__name__}: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +157,10 @@ class Registry:
     def types(self) -> list[JobType]:
         """All types, by name."""
         return [self._filled_in(self._entries[name]) for name in self.known()]
+
+    def published(self) -> dict[str, dict[str, Any]]:
+        """All types as a pool publishes them, by name."""
+        return {job_type.name: job_type.published() for job_type in self.types()}
 
     def _find(self, name: str) -> Entry | None:
         if name in self._entries:
