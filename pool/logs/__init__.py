@@ -101,6 +101,11 @@ def close() -> None:
         log._sink.close()
 
 
+def descriptors() -> set[int]:
+    """What a forked child must keep open until it has called `configure`."""
+    return log._sink.descriptors() if log._sink is not None else set()
+
+
 def dropped_lines() -> int:
     """How many lines of this process could not be written since it was configured."""
     return log._sink.dropped if log._sink is not None else 0

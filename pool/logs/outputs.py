@@ -70,6 +70,10 @@ class Output:
     def reopen(self) -> None:
         """Nothing to do for what is not a file."""
 
+    def descriptors(self) -> set[int]:
+        """What a forked child must not close under us."""
+        return set()
+
     def close(self) -> None:
         """Give back what this output opened for itself."""
 
@@ -103,6 +107,10 @@ class StandardError(Output):
         except OSError:  # another user's terminal (su), or /proc is missing
             return lambda line: _write_if_writable(fd, line)
         return lambda line: os.write(self._own_fd, line)
+
+    def descriptors(self) -> set[int]:
+        own = {self._own_fd} if self._own_fd >= 0 else set()
+        return own | ({self._socket.fileno()} if hasattr(self, "_socket") else set())
 
     def close(self) -> None:
         if self._own_fd >= 0:
@@ -163,6 +171,9 @@ class LogFile(Output):
             self._open()
         if self._fd != old and old >= 0:
             os.close(old)
+
+    def descriptors(self) -> set[int]:
+        return {self._fd} if self._fd >= 0 else set()
 
     def close(self) -> None:
         if self._fd >= 0:

@@ -116,6 +116,10 @@ class Sink:
         with self._lock:
             self._output.reopen()
 
+    def descriptors(self) -> set[int]:
+        """Of the output in use."""
+        return self._output.descriptors()
+
     def close(self) -> None:
         """Bring to the file what waits in the parent's pipe."""
         if self._relay is not None:
