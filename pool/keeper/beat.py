@@ -38,7 +38,9 @@ class Heartbeat:
     def _beat(self) -> Beat:
         held = tuple(line for record in self.crew.living() for line in self._held_by(record))
         facts = json.dumps(self.facts())
-        return Beat(pool=self.pool, supervisor=self.supervisor, lease_seconds=self.lease_seconds, held=held, facts=facts)
+        return Beat(
+            pool=self.pool, supervisor=self.supervisor, lease_seconds=self.lease_seconds, held=held, facts=facts
+        )
 
     def _held_by(self, record: Record) -> list[Held]:
         worker = self.crew.worker_id(record)

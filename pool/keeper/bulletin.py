@@ -50,7 +50,13 @@ class BulletinWriter:
 
     def _publish(self, *, ok: bool, error: str | None, latency_s: float | None) -> None:
         latency_ms = None if latency_s is None else round(latency_s * 1000, 3)
-        health = {"kind": self._backend.kind, "url": self._backend.url, "ok": ok, "error": error, "latency_ms": latency_ms}
+        health = {
+            "kind": self._backend.kind,
+            "url": self._backend.url,
+            "ok": ok,
+            "error": error,
+            "latency_ms": latency_ms,
+        }
         document = {**self._last, "backend": {**health, "checked_at": wall_now()}, "checked_at": wall_now()}
         if not self._board.bulletin.post(json.dumps(document).encode()):
             document["queues"] = document["queues"][:500]  # thousands of queues: the page shows the first ones

@@ -116,7 +116,9 @@ def _as_dict(departure: Departure) -> dict[str, object]:
         "text": cause.text,
         "signal": cause.signal,
         "exit_code": cause.exit_code,
-        "started": None if departure.started is None else {str(lane): claim for lane, claim in departure.started.items()},
+        "started": None
+        if departure.started is None
+        else {str(lane): claim for lane, claim in departure.started.items()},
         "bar": departure.bar,
     }
 

@@ -31,14 +31,19 @@ def departure_by_note(worker: WorkerId, record: Record) -> Departure:
     """From the parent's note: it saw the wait status and knows what it ordered."""
     note = record.note.read()
     return Departure(
-        worker=worker, cause=cause_of(note, record.stack.read().text), started=record.started_claims(), bar=bool(note.was_ready)
+        worker=worker,
+        cause=cause_of(note, record.stack.read().text),
+        started=record.started_claims(),
+        bar=bool(note.was_ready),
     )
 
 
 def departure_unwitnessed(worker: WorkerId, record: Record) -> Departure:
     """The parent is stopped or gone, so nobody knows the wait status; the board still says what had started."""
     exiting = record.process.read().exit
-    cause = Cause(reason=Reason.INTERRUPTED if exiting else Reason.WORKER_LOST, text="ended while its supervisor was away")
+    cause = Cause(
+        reason=Reason.INTERRUPTED if exiting else Reason.WORKER_LOST, text="ended while its supervisor was away"
+    )
     return Departure(worker=worker, cause=cause, started=record.started_claims(), bar=was_ready(record))
 
 
@@ -66,7 +71,11 @@ def _text_of(note: Note, number: int | None, code: int | None) -> str:
         return f"the worker exited with code {code}"
     if note.oom:
         return f"signal {number}: killed by the kernel for want of memory"
-    return f"signal {number} ({signal.Signals(number).name}), not sent by jobpool" if number in _KNOWN else f"signal {number}"
+    return (
+        f"signal {number} ({signal.Signals(number).name}), not sent by jobpool"
+        if number in _KNOWN
+        else f"signal {number}"
+    )
 
 
 _KNOWN = {int(known) for known in signal.Signals}

@@ -32,7 +32,7 @@ class Facts:
         }
 
     def now(self) -> dict[str, Any]:
-        return {**self._fixed, "workers": self._workers_by_state(), "types": self._known_types()}
+        return {**self._fixed, "workers": self._workers_by_state(), "types": self.known_types()}
 
     def _workers_by_state(self) -> dict[str, int]:
         counts: dict[str, int] = {}
@@ -42,7 +42,8 @@ class Facts:
                 counts[name] = counts.get(name, 0) + 1
         return counts
 
-    def _known_types(self) -> dict[str, Any]:
+    def known_types(self) -> dict[str, Any]:
+        """Type name → what a client needs to enqueue it; empty until the first worker has written them."""
         try:
             modified = self._types_path.stat().st_mtime_ns
             if modified != self._types_mtime_ns:

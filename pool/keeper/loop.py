@@ -4,6 +4,7 @@ It leaves last. On SIGTERM, or when the supervisor is gone, it works on until no
 departure is settled; with the store away it then keeps the departures on disk for the next start.
 """
 
+import contextlib
 import os
 import select
 import signal
@@ -57,7 +58,7 @@ class Keeper:
         beat_every = min(BEAT_AT_MOST_EVERY_S, lease / 6)
         self.renewal = Chore("renew leases", beat_every, self.renew)
         self.burial = Chore("settle departures", 1.0, self.settle_departures)
-        timetable = Timetable(config, backend)
+        timetable = Timetable(config, backend, facts)
         bulletin = BulletinWriter(seat.board, backend, config)
         self.chores = [
             Chore("replay the spool", 1.0, self.replay_once),
@@ -80,10 +81,8 @@ class Keeper:
 
     def announce_ready(self) -> None:
         self._show_life(State.IDLE)
-        try:
+        with contextlib.suppress(BlockingIOError):  # a full pipe wakes the parent all the same
             os.write(self.seat.announce_fd, b"k")
-        except BlockingIOError:
-            pass  # a full pipe wakes the parent all the same
 
     def run(self) -> None:
         """Turn until everyone has left and every departure is settled or kept on disk."""
@@ -176,9 +175,7 @@ class Keeper:
             self.backend.leave(self.pool)
         except BackendUnavailable as error:
             log.warning("could not sign off at the store", error=str(error))
-        self.seat.record.process.write(
-            State.RETIRING, Exit.STOPPED, monotonic_now(), monotonic_now(), 0.0, 0, 0, 0, 0
-        )
+        self.seat.record.process.write(State.RETIRING, Exit.STOPPED, monotonic_now(), monotonic_now(), 0.0, 0, 0, 0, 0)
 
     def _watch_the_parent(self) -> None:
         if not self.burials.parent_is_gone and os.getppid() != self.seat.parent.pid:
