@@ -136,6 +136,14 @@ class StoreTooNew(BackendUnavailable):
         )
 
 
+class WaitedTooLong(WorldError, TimeoutError):
+    """The job was not over when the caller's patience was."""
+
+    def __init__(self, job_id: str, status: str, timeout: float) -> None:
+        self.job_id, self.status, self.timeout = job_id, status, timeout
+        super().__init__(f"job {job_id} is still {status} after {timeout:g} s")
+
+
 # ---------------------------------------------------------------- a claim that has moved on
 
 

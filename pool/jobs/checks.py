@@ -3,7 +3,8 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from difflib import get_close_matches
+from typing import Any, TypedDict
 
 from pool.errors import InvalidJob, PayloadTooLarge
 from pool.jobs.ids import is_job_id, new_job_id
@@ -18,23 +19,22 @@ MAX_KILLS = 100
 MAX_DEPTH = 128  # every JSON reader on the way can follow
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """What a caller may say of one job; None = as its type says."""
+class Options(TypedDict, total=False):
+    """What a caller may say of one job; left out or None = as its type says."""
 
-    queue: str | None = None
-    priority: str | int | None = None
-    max_retries: int | None = None
-    max_kills: int | None = None
-    timeout: Span | None = None
-    run_at: When | None = None
-    delay: Span | None = None
-    expires_in: Span | None = None
-    idempotency_key: str | None = None
-    unique_key: str | None = None
-    job_id: str | None = None
-    on_success: NewJob | None = None
-    on_failure: NewJob | None = None
+    queue: str | None
+    priority: str | int | None
+    max_retries: int | None
+    max_kills: int | None
+    timeout: Span | None
+    run_at: When | None
+    delay: Span | None
+    expires_in: Span | None
+    idempotency_key: str | None
+    unique_key: str | None
+    job_id: str | None
+    on_success: NewJob | None
+    on_failure: NewJob | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,25 +62,27 @@ def new_job(
 
     `payload` is JSON text that already fits the type, where the type is known.
     """
+    _refuse_unknown(options)
     run_at, delay = _due(options)
+    expires_in, max_retries = options.get("expires_in"), _either(options.get("max_retries"), terms.max_retries)
     return NewJob(
-        id=_id(options.job_id),
+        id=_id(options.get("job_id")),
         type=checked_name(type_name, "type"),
         payload=checked_payload(payload, max_payload),
-        queue=checked_queue(_either(options.queue, terms.queue)),
-        priority=parse_priority(_either(options.priority, terms.priority)),
-        max_retries=_whole(_either(options.max_retries, terms.max_retries), "max_retries", 0, MAX_RETRIES),
-        max_kills=_whole(_either(options.max_kills, terms.max_kills), "max_kills", 1, MAX_KILLS),
-        timeout=parse_span(_either(options.timeout, terms.timeout), "timeout"),
+        queue=checked_queue(_either(options.get("queue"), terms.queue)),
+        priority=parse_priority(_either(options.get("priority"), terms.priority)),
+        max_retries=whole_number(max_retries, "max_retries", 0, MAX_RETRIES),
+        max_kills=whole_number(_either(options.get("max_kills"), terms.max_kills), "max_kills", 1, MAX_KILLS),
+        timeout=parse_span(_either(options.get("timeout"), terms.timeout), "timeout"),
         run_at=run_at,
         delay=delay,
-        expires_in=None if options.expires_in is None else _positive_span(options.expires_in, "expires_in"),
-        idempotency_key=_optional_name(options.idempotency_key, "idempotency_key"),
-        unique_key=_optional_name(options.unique_key, "unique_key"),
+        expires_in=None if expires_in is None else _positive_span(expires_in, "expires_in"),
+        idempotency_key=_optional_name(options.get("idempotency_key"), "idempotency_key"),
+        unique_key=_optional_name(options.get("unique_key"), "unique_key"),
         owner=owner,
         parent_id=parent_id,
-        on_success=options.on_success,
-        on_failure=options.on_failure,
+        on_success=_follow_up(options.get("on_success"), "on_success"),
+        on_failure=_follow_up(options.get("on_failure"), "on_failure"),
     )
 
 
@@ -98,10 +100,8 @@ def payload_text(value: Any) -> str:
 
 def checked_payload(text: str, max_payload: int = MAX_PAYLOAD) -> str:
     """JSON text of an object, storable, not longer than the limit in UTF-8 bytes and not nested out of reach."""
-    try:
-        size = len(text.encode("utf-8"))
-    except UnicodeEncodeError:
-        raise InvalidJob("payload has a lone surrogate (half a character), which is not text") from None
+    _refuse_half_characters(text)
+    size = len(text.encode("utf-8"))
     if size > max_payload:
         raise PayloadTooLarge(size, max_payload)
     try:
@@ -135,12 +135,19 @@ def checked_queue(value: object) -> str:
     return name
 
 
+def _refuse_unknown(options: Options) -> None:
+    for name in options.keys() - Options.__annotations__.keys():
+        near = get_close_matches(name, Options.__annotations__, n=1)
+        raise InvalidJob(f"unknown field {name!r}{f'; did you mean {near[0]!r}?' if near else ''}")
+
+
 def _due(options: Options) -> tuple[float | None, float]:
-    if options.run_at is not None and options.delay is not None:
+    run_at, delay = options.get("run_at"), options.get("delay")
+    if run_at is not None and delay is not None:
         raise InvalidJob("run_at and delay are both given; give one of the two")
-    if options.run_at is not None:
-        return parse_time(options.run_at, "run_at"), 0.0
-    return None, 0.0 if options.delay is None else parse_span(options.delay, "delay")
+    if run_at is not None:
+        return parse_time(run_at, "run_at"), 0.0
+    return None, 0.0 if delay is None else parse_span(delay, "delay")
 
 
 def _id(given: str | None) -> str:
@@ -151,7 +158,8 @@ def _id(given: str | None) -> str:
     return given
 
 
-def _whole(value: object, field: str, lowest: int, highest: int) -> int:
+def whole_number(value: object, field: str, lowest: int, highest: int) -> int:
+    """The value, if it is an integer from lowest to highest; InvalidJob names the field otherwise."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise InvalidJob(f"{field} {value!r} is not a whole number")
     if not lowest <= value <= highest:
@@ -164,6 +172,12 @@ def _positive_span(value: Span, field: str) -> float:
     if seconds == 0:
         raise InvalidJob(f"{field} is 0: the job would never start; leave it out for no expiry")
     return seconds
+
+
+def _follow_up(value: object, field: str) -> NewJob | None:
+    if value is None or isinstance(value, NewJob):
+        return value
+    raise InvalidJob(f"{field} is a {type(value).__name__}; make the follow-up with job.draft(…)")
 
 
 def _optional_name(value: object, field: str) -> str | None:
@@ -194,9 +208,15 @@ def _refuse_unstorable(value: Any) -> None:
 
 def _inside(value: Any) -> list[Any]:
     if isinstance(value, str):
-        if any("\ud800" <= character <= "\udfff" for character in value):
-            raise InvalidJob("payload has a lone surrogate (half a character), which is not text")
+        _refuse_half_characters(value)
         return []
     if isinstance(value, dict):
         return [*value.keys(), *value.values()]
     return value if isinstance(value, list) else []
+
+
+def _refuse_half_characters(text: str) -> None:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise InvalidJob("payload has a lone surrogate (half a character), which is not text") from None

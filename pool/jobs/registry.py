@@ -6,11 +6,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import CodeType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pool.errors import InvalidJob
+from pool.jobs.checks import Terms
 from pool.jobs.payload import Signature
-from pool.jobs.policy import DEFAULT_BACKOFF, Backoff, Policy
+from pool.jobs.policy import DEFAULT_BACKOFF, Backoff, Exponential, Policy
+
+if TYPE_CHECKING:
+    from pool.settings import JobsSection
 
 UniqueKey = str | Callable[..., str]
 
@@ -29,6 +33,28 @@ class Defaults:
     @property
     def policy(self) -> Policy:
         return Policy(self.backoff)
+
+    @property
+    def terms(self) -> Terms:
+        """What holds for a type of which nothing is known."""
+        return Terms(
+            queue=self.queue,
+            priority=self.priority,
+            max_retries=self.max_retries,
+            max_kills=self.max_kills,
+            timeout=self.timeout,
+        )
+
+
+def defaults_from(jobs: "JobsSection") -> Defaults:
+    """The defaults that the `[jobs]` table of the configuration sets."""
+    rule = jobs.backoff
+    return Defaults(
+        max_retries=jobs.max_retries,
+        timeout=jobs.timeout,
+        max_kills=jobs.max_kills,
+        backoff=Exponential(rule.first, rule.factor, rule.cap, rule.jitter),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +118,17 @@ class JobType:
             "schema": self.schema(),
         }
 
+    @property
+    def terms(self) -> Terms:
+        """What its declaration says of each of its jobs."""
+        return Terms(
+            queue=self.queue,
+            priority=self.priority,
+            max_retries=self.max_retries,
+            max_kills=self.max_kills,
+            timeout=self.timeout,
+        )
+
     def unique_key_of(self, payload: str) -> str | None:
         """The unique key of a job with this payload: the template filled in, or what the callable returns."""
         if self.unique_key is None:
@@ -150,6 +187,12 @@ class Registry:
             self._resolved[name] = self._filled_in(entry)
         return self._resolved[name]
 
+    def of(self, function: Callable[..., Any]) -> JobType | None:
+        """The type that this very function was declared as; None when it is no job."""
+        names = (entry.declared.name for entry in self._entries.values() if entry.declared.function is function)
+        name = next(names, None)
+        return None if name is None else self.get(name)
+
     def known(self) -> list[str]:
         """Full names, sorted."""
         return sorted(self._entries)
@@ -161,6 +204,15 @@ class Registry:
     def published(self) -> dict[str, dict[str, Any]]:
         """All types as a pool publishes them, by name."""
         return {job_type.name: job_type.published() for job_type in self.types()}
+
+    def entries(self) -> dict[str, Entry]:
+        """What is registered now, to be given to `restore` later."""
+        return dict(self._entries)
+
+    def restore(self, entries: dict[str, Entry]) -> None:
+        """Forget what was registered since (a test's own jobs)."""
+        self._entries = dict(entries)
+        self._resolved.clear()
 
     def _find(self, name: str) -> Entry | None:
         if name in self._entries:

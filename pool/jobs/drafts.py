@@ -1,0 +1,101 @@
+"""From what a caller names (a job, its function, a name) and gives (arguments, options) to a checked `NewJob`."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+from pool.errors import InvalidJob, UnknownType
+from pool.jobs import checks
+from pool.jobs.checks import Options
+from pool.jobs.job import LOCAL_OWNER, Claim, NewJob
+from pool.jobs.registry import JobType, registry
+
+
+class Declared:
+    """A function with `@pool.job` on it, perhaps with options of one call."""
+
+    call_options: Options
+
+    @property
+    def type(self) -> JobType:
+        """What the declaration says."""
+        raise NotImplementedError
+
+
+JobRef = Declared | Callable[..., Any] | str
+
+
+def draft_call(
+    job_type: JobType,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    options: Options,
+    *,
+    owner: str = LOCAL_OWNER,
+    parent_id: str | None = None,
+    max_payload: int = checks.MAX_PAYLOAD,
+) -> NewJob:
+    """A job from a call's arguments, which are checked against the signature."""
+    refuse_main(job_type)
+    payload = job_type.payload_of(tuple(args), kwargs)
+    options = with_unique_key(options, job_type, payload)
+    return checks.new_job(
+        job_type.name, payload, job_type.terms, options, owner=owner, parent_id=parent_id, max_payload=max_payload
+    )
+
+
+def draft_text(
+    job_type: JobType,
+    payload: str,
+    options: Options,
+    *,
+    owner: str = LOCAL_OWNER,
+    max_payload: int = checks.MAX_PAYLOAD,
+) -> NewJob:
+    """A job from foreign JSON text, which is checked against the signature."""
+    checks.checked_payload(payload, max_payload)
+    payload = job_type.checked(payload)
+    options = with_unique_key(options, job_type, payload)
+    return checks.new_job(job_type.name, payload, job_type.terms, options, owner=owner, max_payload=max_payload)
+
+
+def child_of(claim: Claim, ref: JobRef, /, *args: Any, **kwargs: Any) -> NewJob:
+    """What `pool.current().enqueue(job, …)` makes: a child of the running job, of the same owner."""
+    job_type = type_of(ref)
+    if job_type is None:
+        raise UnknownType(cast(str, ref), registry.known())
+    return draft_call(job_type, args, kwargs, options_of(ref), owner=claim.owner, parent_id=claim.job_id)
+
+
+def type_of(ref: JobRef) -> JobType | None:
+    """The type a caller means; None for a name that is not known in this process. InvalidJob for a plain function."""
+    if isinstance(ref, str):
+        return registry.get(ref)
+    if isinstance(ref, Declared):
+        return ref.type
+    found = registry.of(ref) if callable(ref) else None
+    if found is None:
+        name = getattr(ref, "__qualname__", repr(ref))
+        raise InvalidJob(f"{name} is not a job: put @pool.job above it, or enqueue by name")
+    return found
+
+
+def options_of(ref: JobRef) -> Options:
+    """The options that came with `job.options(…)`."""
+    return ref.call_options if isinstance(ref, Declared) else Options()
+
+
+def with_unique_key(options: Options, job_type: JobType, payload: str) -> Options:
+    """The options, and the unique key that the type's declaration makes, unless the caller gave one."""
+    if job_type.unique_key is None or options.get("unique_key") is not None:
+        return options
+    return {**options, "unique_key": job_type.unique_key_of(payload)}
+
+
+def refuse_main(job_type: JobType) -> None:
+    """A job of `__main__` has a name that no worker can import."""
+    if job_type.name.startswith("__main__."):
+        function = job_type.function.__qualname__
+        raise InvalidJob(
+            f"job {function!r} is defined in __main__, the script that was started, which workers cannot import: "
+            f"move it into a module (tasks.py) and import it from there, or name it: @pool.job(name='tasks.{function}')"
+        )

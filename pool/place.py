@@ -1,0 +1,65 @@
+"""Which store a client means: the URL it was given, else what the configuration says."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pool.errors import BackendUnavailable
+from pool.jobs.checks import MAX_PAYLOAD
+
+if TYPE_CHECKING:
+    from pool.backends.contract import Backend
+    from pool.config import Loaded
+
+SQLITE = "sqlite:///"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A store's URL (perhaps with a password) and what is asked of payloads there.
+
+    `guessed`: nobody configured it, so it is opened only if it exists; else a mistaken user would fill a store that
+    no pool reads.
+    """
+
+    url: str
+    namespace: str = "default"
+    max_payload: int = MAX_PAYLOAD
+    guessed: bool = False
+
+    def open(self) -> "Backend":
+        """A connection of its own."""
+        path = Path(self.url.removeprefix(SQLITE))
+        if self.guessed and not path.exists():
+            raise BackendUnavailable(
+                f"{SQLITE}{path}",
+                "nothing is there, and no other place is configured: start a pool as this user (jobpool start), or set "
+                "JOBPOOL_BACKEND__URL or [backend] url in jobpool.toml to where the pool's jobs rest",
+            )
+        from pool.backends.opening import open_backend
+
+        return open_backend(self.url, namespace=self.namespace)
+
+
+def find_place(url: str | None, namespace: str | None) -> Place:
+    """The given URL as it is, without reading any configuration; else the configured place, and the defaults of [jobs]."""
+    if url is not None:
+        return Place(url, namespace or "default")
+    from pool.config import load_config
+
+    loaded = load_config()
+    config = loaded.config
+    _take_defaults(loaded)
+    return Place(
+        config.backend.url, namespace or config.backend.namespace, config.jobs.max_payload, guessed=_is_guessed(loaded)
+    )
+
+
+def _is_guessed(loaded: "Loaded") -> bool:
+    return all(loaded.origin(key) == "default" for key in ("backend.url", "backend.url_file", "pool.state_dir"))
+
+
+def _take_defaults(loaded: "Loaded") -> None:
+    from pool.jobs.registry import defaults_from, registry
+
+    registry.defaults = defaults_from(loaded.config.jobs)
