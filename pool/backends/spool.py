@@ -1,0 +1,118 @@
+"""Results that could not be handed in before the end: kept in the state directory, settled at the next start, fenced.
+
+Each is a file of its own, written whole or not at all. Replaying is harmless however often and by whomever: the
+request number makes it one step, the claim number refuses it when the job has moved on.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from pool.backends.contract import Work
+from pool.errors import BackendUnavailable, JobpoolError
+from pool.identity import LaneId, parse_lane
+from pool.jobs.job import Cause, NewJob, Outcome, Settlement
+from pool.jobs.lifecycle import Reason
+from pool.logs import log
+
+FOLDER = "spool"
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """One settlement on disk, with the request it was sent under."""
+
+    lane: LaneId
+    request: int
+    settlement: Settlement
+
+
+def keep(state_dir: Path, lane: LaneId, request: int, settlement: Settlement) -> Path:
+    """Write it durably; OSError when the disk refuses."""
+    folder = state_dir / FOLDER
+    folder.mkdir(mode=0o750, parents=True, exist_ok=True)
+    path = folder / f"{settlement.job_id}.{settlement.claim}.json"
+    scratch = path.with_suffix(f".{os.getpid()}.part")
+    with scratch.open("w", encoding="utf-8") as file:
+        json.dump({"lane": str(lane), "request": request, "settlement": asdict(settlement)}, file)
+        file.flush()
+        os.fsync(file.fileno())
+    scratch.replace(path)
+    _sync_folder(folder)
+    return path
+
+
+def replay(store: Work, state_dir: Path) -> int:
+    """Hand in everything kept; BackendUnavailable leaves the rest for later. How many were accepted."""
+    accepted = 0
+    for path in _kept_files(state_dir):
+        kept = _read(path)
+        if kept is not None:
+            accepted += _hand_in(store, kept)
+            path.unlink(missing_ok=True)
+    return accepted
+
+
+def _hand_in(store: Work, kept: Kept) -> bool:
+    try:
+        settled = store.exchange(kept.lane, kept.request, settlement=kept.settlement).settled
+    except BackendUnavailable:
+        raise
+    except JobpoolError as error:
+        log.warning("kept result refused", job=kept.settlement.job_id, error=str(error))
+        return False
+    log.info("kept result handed in", job=kept.settlement.job_id, accepted=bool(settled))
+    return bool(settled)
+
+
+def _kept_files(state_dir: Path) -> Iterator[Path]:
+    try:
+        yield from sorted((state_dir / FOLDER).glob("*.json"))
+    except OSError:
+        return
+
+
+def _read(path: Path) -> Kept | None:
+    """None for a file that another process has just replayed, or that is not ours (it is set aside)."""
+    try:
+        fields = json.loads(path.read_text(encoding="utf-8"))
+        return Kept(parse_lane(fields["lane"]), int(fields["request"]), _settlement(fields["settlement"]))
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError) as error:
+        log.error("kept result cannot be read; set aside", file=str(path), error=str(error))
+        path.replace(path.with_suffix(".unreadable"))
+        return None
+
+
+def _settlement(fields: dict[str, Any]) -> Settlement:
+    return Settlement(
+        **fields
+        | {
+            "outcome": Outcome(fields["outcome"]),
+            "reason": fields["reason"] and Reason(fields["reason"]),
+            "cause": fields["cause"] and _cause(fields["cause"]),
+            "children": tuple(_new_job(child) for child in fields["children"]),
+        }
+    )
+
+
+def _cause(fields: dict[str, Any]) -> Cause:
+    return Cause(**fields | {"reason": fields["reason"] and Reason(fields["reason"])})
+
+
+def _new_job(fields: dict[str, Any]) -> NewJob:
+    after = {name: fields[name] and _new_job(fields[name]) for name in ("on_success", "on_failure")}
+    return NewJob(**fields | after)
+
+
+def _sync_folder(folder: Path) -> None:
+    """So that the name is on disk too."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,77 @@
+"""Where a lane hands in what it has done and takes what is next: numbered requests, repeated until answered."""
+
+import random
+
+from pool.backends.contract import Answer, Backend, Want
+from pool.clock import boottime_now
+from pool.errors import BackendUnavailable, RequestRefused
+from pool.identity import LaneId
+from pool.jobs.job import Settlement
+from pool.logs import log
+from pool.worker.mailbox import Mailbox
+from pool.worker.presence import Presence
+
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 5.0
+
+
+class GaveUp(Exception):
+    """The store is away and we were told to stop; what we hold has not been handed in."""
+
+
+class Desk:
+    """One lane's dealings with the store. A worker never dies of a store that is away: it asks again.
+
+    `asked_at` is CLOCK_BOOTTIME before the first sending of the last request: an answer repeated after an outage may
+    be old however fresh its arrival.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        lane: LaneId,
+        presence: Presence,
+        mailbox: Mailbox,
+    ) -> None:
+        self.backend, self.lane = backend, lane
+        self.request = 0
+        self.asked_at = 0.0
+        self._presence, self._mailbox = presence, mailbox
+
+    def exchange(self, settlement: Settlement | None, want: Want | None) -> Answer:
+        """Settle and claim in one step; LaneBarred when we are declared dead, GaveUp when told to stop meanwhile."""
+        self.request += 1
+        self.asked_at = boottime_now()
+        try:
+            return self._call(settlement, want)
+        except (BackendUnavailable, RequestRefused) as error:
+            return self._insist(settlement, want, error)
+
+    def _call(self, settlement: Settlement | None, want: Want | None) -> Answer:
+        self._presence.enter_store()
+        return self.backend.exchange(self.lane, self.request, settlement=settlement, want=want)
+
+    def _insist(self, settlement: Settlement | None, want: Want | None, error: Exception) -> Answer:
+        """The same request, until it is answered or we are told to stop."""
+        failures = 0
+        while not self._mailbox.is_stopping:
+            failures += 1
+            self._complain(error)
+            self._pause(failures)
+            if isinstance(error, RequestRefused):
+                self.request += 1
+            try:
+                return self._call(settlement, want)
+            except (BackendUnavailable, RequestRefused) as again:
+                error = again
+        raise GaveUp from error
+
+    def _pause(self, failures: int) -> None:
+        """Jittered and growing, with a sign of life; a signal ends it early."""
+        longest = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** min(failures, 10))
+        self._presence.touch()
+        self._mailbox.sleep(longest * random.uniform(0.5, 1.0))
+        self._presence.touch()
+
+    def _complain(self, error: Exception) -> None:
+        """At most a line a second, however often it fails."""
+        log.limited("desk", "the store does not answer; asking again", lane=str(self.lane), error=str(error))

@@ -1,0 +1,279 @@
+"""The worker: claim (settling the previous job in the same step), run, repeat; rest on the bell; leave when told to."""
+
+import gc
+
+from pool import logs
+from pool.backends import spool
+from pool.backends.contract import Backend, Want
+from pool.backends.opening import open_backend
+from pool.board.record import Exit, State
+from pool.clock import boottime_now, monotonic_now
+from pool.config import backend_url, state_dir
+from pool.errors import BackendUnavailable, LaneBarred
+from pool.identity import LaneId
+from pool.jobs.job import Claim, Settlement
+from pool.jobs.registry import registry
+from pool.logs import log
+from pool.seat import Seat
+from pool.settings import Config, WorkerKeys
+from pool.worker import endings, hooking
+from pool.worker.boot import BootFailed, load_app, remark_of
+from pool.worker.desk import Desk, GaveUp
+from pool.worker.limits import Limits
+from pool.worker.presence import LaneFace, Presence
+from pool.worker.runner import Runner
+from pool.worker.surroundings import Surroundings
+from pool.worker.timeouts import Interrupts
+
+BAD_CONFIGURATION = 78
+SLICE_S = 1.0
+WAIT_FOR_REPLACEMENT_S = 30.0
+REPLACED_FIRST = (Exit.MEMORY, Exit.MAX_JOBS, Exit.MAX_AGE)
+
+
+def run_worker(config: Config, group: str, seat: Seat, *, burst: bool = False) -> int:
+    """The whole life of a worker child of this group; returns its exit code. `burst`: leave when nothing is pending."""
+    settings = settings_of(config, group)
+    logs.configure(config.log, pool=config.pool.name, who=f"{group}/{seat.worker.slot}", in_parent=False)
+    worker = Worker(config, settings, seat, burst=burst)
+    try:
+        worker.boot()
+    except BootFailed as error:
+        seat.record.remark.write(remark_of(error))
+        log.error("worker cannot boot", trace=str(error))
+        return BAD_CONFIGURATION
+    return worker.live()
+
+
+def settings_of(config: Config, group: str) -> WorkerKeys:
+    """The keys of a group by its name; the default group has those of [workers]."""
+    return next((named for named in config.groups if named.name == group), config.workers)
+
+
+def want_of(config: Config, settings: WorkerKeys) -> Want:
+    """What workers of these settings serve."""
+    return Want(
+        queues=tuple(settings.queues),
+        min_priority=settings.min_priority,
+        max_priority=settings.max_priority,
+        reserved=tuple(declared.queue for declared in config.types),
+    )
+
+
+class Worker:
+    """One process, one lane. `in_hand` is what the last job came to, until the store has taken it."""
+
+    def __init__(self, config: Config, settings: WorkerKeys, seat: Seat, *, burst: bool = False) -> None:
+        self.config, self.seat, self.is_burst = config, seat, burst
+        self.want = want_of(config, settings)
+        self.stop_timeout: float = getattr(settings, "stop_timeout", None) or config.pool.stop_timeout
+        self.presence = Presence(seat)
+        self.limits = Limits(settings)
+        self.around = Surroundings()
+        self.mailbox = self.around.mailbox
+        self.face = LaneFace(seat.record.lanes[0].state)
+        self.interrupts = Interrupts(seat.record.lanes[0].order)
+        self.in_hand: Settlement | None = None
+        self._late_after_s = config.backend.lease / 3
+        self._orders_turn = -1
+        self._is_draining = False
+        self._found_nothing = False
+
+    # ------------------------------------------------------------ birth
+
+    def boot(self) -> None:
+        """Import the application; BootFailed when it cannot be used. The store is not needed for this."""
+        self.mailbox.listen(self._note_stop, self.interrupts.look)
+        self.around.open()
+        load_app(self.config)
+        self.around.settle_in()
+        self._refuse_a_ceiling_below_us()
+        self.backend = self._open_backend()
+        self.lane = LaneId(self.seat.worker)
+        self.desk = Desk(self.backend, self.lane, self.presence, self.mailbox)
+        self.runner = Runner(
+            self.lane, self.face, self.backend, registry, self.interrupts, self.around.stage, self._is_stopping
+        )
+        gc.collect()
+        gc.freeze()  # what the app imported stays; the collector need not look at it again
+
+    def live(self) -> int:
+        """Work until there is a reason to leave, then leave; the exit code of a planned end."""
+        self.presence.announce_ready()
+        try:
+            self._open_the_bell()
+            why = self.work() if self._replay_spool() else Exit.STOPPED
+        except LaneBarred:
+            log.error("this worker was declared dead and its job given away; it leaves")
+            why = Exit.BARRED
+        except GaveUp:
+            self._keep_on_disk()
+            why = self._stop_reason()
+        return self.leave(why)
+
+    # ------------------------------------------------------------ the turns
+
+    def work(self) -> Exit:
+        """Claim, run, settle, rest; returns why it is over, with nothing in hand."""
+        while True:
+            why = self.reason_to_leave()
+            claim = self.exchange(None if why or self._may_not_claim() else self.want)
+            if claim is not None:
+                self.carry_out(claim)
+            elif why:
+                return why
+            else:
+                self.rest()
+
+    def reason_to_leave(self) -> Exit | None:
+        """Decided anew in each turn; an order comes before a limit."""
+        if self.mailbox.is_stopping or self.around.is_orphan(self.seat.parent):
+            return self._stop_reason()
+        if self.is_burst and self._found_nothing:
+            return Exit.BURST_DONE
+        if self.around.is_damaged:
+            return Exit.MAX_JOBS
+        return self.limits.reached(self.presence.counts.jobs)
+
+    def exchange(self, want: Want | None) -> Claim | None:
+        """Hand in what is in hand and take the next job, in one step."""
+        if self.in_hand is None and want is None:
+            return None
+        answer = self.desk.exchange(self.in_hand, want)
+        if self.in_hand is not None:
+            self._note_settled(self.in_hand, answer.settled)
+        if answer.claim is not None:
+            self.face.claimed(answer.claim, self.desk.request)
+        elif want is not None:
+            self._found_nothing = True
+        return answer.claim
+
+    def carry_out(self, claim: Claim) -> None:
+        """Run the claim, or give it back when we were told to leave meanwhile."""
+        fresh = self.made_sure(claim)
+        if fresh is None:
+            return
+        if self.mailbox.is_stopping:
+            self.in_hand = endings.unstarted(fresh)
+            return
+        self.presence.show(State.BUSY)
+        self.in_hand = self.runner.run(fresh, self.desk.request)
+        if not self.around.tidy_up():
+            self._reconnect()
+
+    def rest(self) -> None:
+        """On the bell, in slices that show life; a signal ends it."""
+        self.presence.show(State.IDLE)
+        if self._may_not_claim():
+            self.mailbox.sleep(SLICE_S)
+        elif not self.is_burst:
+            self.backend.wait(self.want, SLICE_S, self.mailbox.fd)
+            self.mailbox.empty()
+
+    def made_sure(self, claim: Claim) -> Claim | None:
+        """The claim, asked for again when it is so old that the job may have been given away meanwhile."""
+        asked_at = self.desk.asked_at
+        while boottime_now() - min(asked_at, claim.claimed_boottime) > self._late_after_s:
+            log.info("claim is old; making sure before the start", job=claim.job_id)
+            again = self.exchange(self.want)
+            if again is None:
+                self.face.settled(self.desk.request)
+                return None
+            claim, asked_at = again, self.desk.asked_at
+        return claim
+
+    # ------------------------------------------------------------ the end
+
+    def leave(self, why: Exit) -> int:
+        """Say that our end is planned; where a replacement comes first, wait for it; then go."""
+        self.presence.announce_exit(why)
+        log.info("worker leaves", why=why.name.lower(), jobs=self.presence.counts.jobs)
+        if why in REPLACED_FIRST:
+            self._wait_for_replacement()
+        hooking.stop()
+        self.backend.close()
+        return 0
+
+    def _wait_for_replacement(self) -> None:
+        deadline = monotonic_now() + WAIT_FOR_REPLACEMENT_S
+        while not self.mailbox.is_stopping and monotonic_now() < deadline:
+            self.mailbox.sleep(SLICE_S)
+            self.presence.touch()
+
+    def _keep_on_disk(self) -> None:
+        """The store is away and we must go: the result waits in the state directory for the next start."""
+        if self.in_hand is None:
+            return
+        try:
+            path = spool.keep(state_dir(self.config), self.lane, self.desk.request, self.in_hand)
+        except OSError as error:
+            log.error("result lost: it can neither be handed in nor kept on disk", error=str(error))
+        else:
+            log.warning("the store is away; result kept on disk for the next start", file=str(path))
+
+    def _stop_reason(self) -> Exit:
+        return Exit.ORPHANED if self.around.is_orphan(self.seat.parent) else Exit.STOPPED
+
+    # ------------------------------------------------------------ small parts
+
+    def _refuse_a_ceiling_below_us(self) -> None:
+        size, limit = self.limits.memory.size(monotonic_now()), self.limits.memory_limit
+        if limit and size > limit:
+            raise BootFailed(
+                f"memory_limit is {limit:,} bytes, but a fresh worker with your modules has {size:,} already: "
+                "raise memory_limit, or set memory_metric to pss or uss"
+            )
+
+    def _open_the_bell(self) -> None:
+        """Before the first claim: a job enqueued right after it must ring for us."""
+        self.presence.enter_store()
+        self.backend.wait(self.want, 0.0, self.mailbox.fd)
+        self.presence.touch()
+
+    def _replay_spool(self) -> bool:
+        """Results of the last run first; False when we were told to stop before the store answered."""
+        pause = 0.1
+        while not self.mailbox.is_stopping:
+            try:
+                spool.replay(self.backend, state_dir(self.config))
+                return True
+            except BackendUnavailable as error:
+                log.limited("spool", "kept results wait for the store", error=str(error))
+            self.presence.touch()
+            self.mailbox.sleep(pause)
+            pause = min(2 * pause, 5.0)
+        return False
+
+    def _note_settled(self, settlement: Settlement, accepted: bool | None) -> None:
+        self.in_hand = None
+        self.face.settled(self.desk.request)
+        if accepted:
+            self.presence.counts.add(settlement.outcome)
+        else:
+            log.warning("claim lost: the job was given to another worker", job=settlement.job_id)
+
+    def _may_not_claim(self) -> bool:
+        """Whether the parent has told us to drain."""
+        orders = self.seat.record.orders
+        if orders.turn != self._orders_turn:
+            self._orders_turn = orders.turn
+            self._is_draining = bool(orders.read().draining)
+        return self._is_draining
+
+    def _note_stop(self) -> None:
+        """In the signal handler of SIGTERM."""
+        if self.around.is_orphan(self.seat.parent):
+            self.interrupts.limit_orphan(self.stop_timeout)
+
+    def _reconnect(self) -> None:
+        """A job has closed descriptors that were not its own: nothing that was open can be trusted."""
+        log.error("a job closed descriptors of its worker; the worker is replaced after it")
+        self.presence.forget_descriptors()
+        self.around.keep_alive(self.backend)
+        self.backend = self.desk.backend = self.runner.store = self._open_backend()
+
+    def _is_stopping(self) -> bool:
+        return self.mailbox.is_stopping
+
+    def _open_backend(self) -> Backend:
+        return open_backend(backend_url(self.config), namespace=self.config.backend.namespace)

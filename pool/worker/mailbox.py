@@ -1,0 +1,75 @@
+"""Signals of a worker: they set a flag and wake whoever sleeps; the loop decides."""
+
+import contextlib
+import os
+import select
+import signal
+from collections.abc import Callable
+from types import FrameType
+
+Handler = Callable[[int, FrameType | None], None]
+UNMOVED_BY = (signal.SIGINT, signal.SIGHUP, signal.SIGWINCH, signal.SIGPIPE)
+
+
+class Mailbox:
+    """`is_stopping` is set by SIGTERM and stays; `fd` is readable after any signal, until `empty`."""
+
+    def __init__(self) -> None:
+        self.is_stopping = False
+        self._handlers: dict[signal.Signals, Handler] = {}
+        self._open_pipe()
+
+    def listen(self, on_stop: Callable[[], None], on_look: Handler) -> None:
+        """SIGTERM: finish and leave. SIGURG, SIGALRM: look whether the job in hand must be interrupted."""
+
+        def stop(number: int, frame: FrameType | None) -> None:
+            self.is_stopping = True
+            on_stop()
+
+        self._handlers = {signal.SIGTERM: stop, signal.SIGURG: on_look, signal.SIGALRM: on_look}
+        # a handler and not SIG_IGN: an ignored signal would stay ignored in every program that a job starts
+        self._handlers |= dict.fromkeys(UNMOVED_BY, _pass_over)
+        self.repair()
+
+    def repair(self) -> None:
+        """Put our handlers back; jobs may have changed them."""
+        for number, handler in self._handlers.items():
+            if signal.getsignal(number) is not handler:
+                signal.signal(number, handler)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, self._handlers.keys())
+        signal.set_wakeup_fd(self._write_fd, warn_on_full_buffer=False)
+
+    def is_whole(self) -> bool:
+        """Whether our handlers are in place; asked after every job, so it makes no system call but one."""
+        if signal.pthread_sigmask(signal.SIG_BLOCK, ()):
+            return False
+        return all(signal.getsignal(number) is handler for number, handler in self._handlers.items())
+
+    def sleep(self, seconds: float) -> None:
+        """Until a signal came, at most `seconds`."""
+        select.select([self.fd], [], [], max(0.0, seconds))
+        self.empty()
+
+    def empty(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while os.read(self.fd, 4096):
+                pass
+
+    def reopen(self) -> None:
+        """A new pipe: a job closed descriptors that were not its own."""
+        self._open_pipe()
+        self.repair()
+
+    def _open_pipe(self) -> None:
+        self.fd, self._write_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+
+
+def _pass_over(number: int, frame: FrameType | None) -> None:
+    pass
+
+
+def behave_like_any_program() -> None:
+    """In a child that a job forked: signals end it as they end any program."""
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGTERM, signal.SIGALRM, signal.SIGURG, *UNMOVED_BY):
+        signal.signal(number, signal.SIG_DFL)

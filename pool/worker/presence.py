@@ -1,0 +1,125 @@
+"""How a worker shows itself on the board: its own account (`Presence`) and the job each lane holds (`LaneFace`)."""
+
+import contextlib
+import os
+import uuid
+from dataclasses import dataclass
+
+from pool.board.cell import Cell
+from pool.board.record import NO_JOB, Exit, Lane, Phase, Process, State
+from pool.clock import monotonic_now
+from pool.jobs.job import Claim, Outcome
+from pool.seat import Seat
+
+HARD_TIMEOUT_AFTER_S = 3.0
+
+
+@dataclass(slots=True)
+class Counts:
+    """What this process has done so far."""
+
+    completed: int = 0
+    failed: int = 0
+    retried: int = 0
+
+    def add(self, outcome: Outcome) -> None:
+        if outcome is Outcome.COMPLETED:
+            self.completed += 1
+        elif outcome is Outcome.FAILED:
+            self.failed += 1
+        elif outcome is Outcome.RETRIED:
+            self.retried += 1
+
+    @property
+    def jobs(self) -> int:
+        """Attempts that ended here, hand-backs left out."""
+        return self.completed + self.failed + self.retried
+
+
+class Presence:
+    """The worker's line on the board. Every method is a sign of life."""
+
+    def __init__(self, seat: Seat) -> None:
+        self._cell: Cell[Process] = seat.record.process
+        self._announce_fd = seat.announce_fd
+        self.counts = Counts()
+        self.rss_bytes = 0
+        self._exit = Exit.NONE
+        self._state, self._since = State.BOOTING, monotonic_now()
+
+    def show(self, state: State) -> None:
+        """The process is in this state now; once it is retiring it stays so."""
+        now = monotonic_now()
+        if state is not self._state and self._state is not State.RETIRING:
+            self._state, self._since = state, now
+        self._write(now, 0.0)
+
+    def enter_store(self) -> None:
+        """A call to the store begins: whoever finds us stopped in it must replace us."""
+        now = monotonic_now()
+        self._write(now, now)
+
+    def touch(self) -> None:
+        """A sign of life, outside any call to the store."""
+        self._write(monotonic_now(), 0.0)
+
+    def announce_ready(self) -> None:
+        self.show(State.IDLE)
+        self._poke()
+
+    def announce_exit(self, why: Exit) -> None:
+        """From now on our end is planned."""
+        self._exit = why
+        self.show(State.RETIRING)
+        self._poke()
+
+    def forget_descriptors(self) -> None:
+        """The numbers we inherited may mean other files now: the parent will look by itself."""
+        self._announce_fd = -1
+
+    def _write(self, now: float, store_call_since: float) -> None:
+        counts = self.counts
+        self._cell.write(
+            self._state, self._exit, self._since, now, store_call_since,
+            counts.completed, counts.failed, counts.retried, self.rss_bytes,
+        )  # fmt: skip
+
+    def _poke(self) -> None:
+        # the pipe may be full (the parent looks anyway) or gone with a killed parent
+        with contextlib.suppress(OSError):
+            if self._announce_fd >= 0:
+                os.write(self._announce_fd, b"w")
+
+
+class LaneFace:
+    """One lane's line on the board; it decides what a death costs the job."""
+
+    def __init__(self, cell: Cell[Lane]) -> None:
+        self._cell = cell
+        self._job = NO_JOB
+        self._claim = 0
+        self._since = 0.0
+        self._type = self._queue = b""
+
+    def claimed(self, claim: Claim, request: int) -> None:
+        """The store has handed us this job; nothing of it has run."""
+        self._job = uuid.UUID(claim.job_id).bytes
+        self._claim, self._since = claim.claim, monotonic_now()
+        self._type, self._queue = claim.type.encode()[:64], claim.queue.encode()[:40]
+        self._write(Phase.CLAIMED, 0.0, request)
+
+    def started(self, timeout: float, request: int) -> None:
+        """The last act before user code. The parent kills us 3 s after the timeout."""
+        hard_deadline = monotonic_now() + timeout + HARD_TIMEOUT_AFTER_S if timeout else 0.0
+        self._write(Phase.STARTED, hard_deadline, request)
+
+    def finished(self, request: int) -> None:
+        """User code has ended; the result is in hand and no deadline may cost it."""
+        self._write(Phase.STARTED, 0.0, request)
+
+    def settled(self, request: int) -> None:
+        """Nothing is held any more; the claim number stays as the last one held."""
+        self._cell.write(Phase.NONE, self._claim, NO_JOB, monotonic_now(), 0.0, request, b"", b"")
+
+    def _write(self, phase: Phase, hard_deadline: float, request: int) -> None:
+        self._cell.write(phase, self._claim, self._job, self._since, hard_deadline, request, self._type, self._queue)

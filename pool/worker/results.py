@@ -1,0 +1,53 @@
+"""What a job returned, as JSON text that any store can keep; or a clear error, never a dead worker."""
+
+import json
+from typing import Any
+
+from pydantic_core import to_jsonable_python
+
+from pool.errors import JobpoolError
+
+MAX_RESULT_BYTES = 16 * 1024 * 1024
+
+
+class ResultNotStorable(JobpoolError):
+    """The job did its work but returned something that cannot be kept; running it again would not help."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"the job ran to its end, but its result cannot be stored as JSON: {why}")
+
+
+def to_json(value: Any) -> str | None:
+    """JSON text (None for None): plain values, and datetime, UUID, Decimal, Enum, dataclasses, models; ResultNotStorable."""
+    if value is None:
+        return None
+    try:
+        text = _ENCODER.encode(value)
+        size = len(text.encode("utf-8"))
+    except RecursionError:
+        raise ResultNotStorable("it is nested too deep") from None
+    except UnicodeEncodeError:
+        raise ResultNotStorable("it holds a lone surrogate, which is not a character") from None
+    except Exception as error:
+        raise ResultNotStorable(_reason(error)) from None
+    if size > MAX_RESULT_BYTES:
+        raise ResultNotStorable(f"it has {size:,} bytes, the limit is {MAX_RESULT_BYTES:,}: store it elsewhere")
+    return text
+
+
+def _rich(value: Any) -> Any:
+    """For the encoder: a richer value as plain ones. Sets and bytes have no single form in JSON and are refused."""
+    if isinstance(value, set | frozenset | bytes | bytearray | memoryview):
+        raise TypeError(f"it holds a {type(value).__name__}, which has no form in JSON: convert it first")
+    return to_jsonable_python(value, inf_nan_mode="constants")
+
+
+def _reason(error: Exception) -> str:
+    text = str(error)
+    known = {"Circular reference detected": "it contains itself"}
+    if text.startswith("Out of range float"):
+        return "it holds NaN or an infinity"
+    return known.get(text, text.partition("\n")[0][:300] or type(error).__name__)
+
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_rich)

@@ -1,0 +1,157 @@
+"""One job through its steps: look up, start, read the arguments, call inside the hooks, judge, settle.
+
+Whatever the job does, `run` returns a settlement: the worker lives.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from pool.backends.contract import Held, Work
+from pool.clock import wall_now
+from pool.errors import InvalidPayload, JobStopped, UnknownType
+from pool.identity import LaneId
+from pool.jobs.job import Claim, Outcome, Settlement
+from pool.jobs.registry import JobType, Registry
+from pool.logs import log
+from pool.worker import endings
+from pool.worker.children import make_child
+from pool.worker.context import CurrentJob, sole
+from pool.worker.endings import Ending
+from pool.worker.hooking import Around, tell
+from pool.worker.output import Stage
+from pool.worker.presence import LaneFace
+from pool.worker.results import to_json
+from pool.worker.timeouts import Interrupts, enter_user_code
+
+
+class Runner:
+    """Runs the jobs of one lane, one at a time, in this thread. Async functions run on a loop of their own."""
+
+    def __init__(
+        self,
+        lane: LaneId,
+        face: LaneFace,
+        store: Work,
+        registry: Registry,
+        interrupts: Interrupts,
+        stage: Stage,
+        is_stopping: Callable[[], bool],
+    ) -> None:
+        self.store = store
+        self._lane, self._face, self._registry = lane, face, registry
+        self._interrupts, self._stage, self._is_stopping = interrupts, stage, is_stopping
+        self._pid = os.getpid()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def run(self, claim: Claim, request: int) -> Settlement:
+        """The job from its claim to what the store is told of it."""
+        job_type = self._registry.get(claim.type)
+        if job_type is None:
+            return endings.misfit(claim, UnknownType(claim.type, self._registry.known()))
+        timeout = claim.timeout or job_type.timeout
+        job = self._context(claim, timeout)
+        ending = Ending(started_at=wall_now())
+        self._face.started(timeout, request)
+        try:
+            self._perform(job_type, claim, job, timeout, ending)
+        except InvalidPayload as error:
+            return endings.misfit(claim, error)
+        finally:
+            self._leave_here_if_forked()
+            self._face.finished(request)
+        return self._settlement(claim, job_type, job, ending)
+
+    # ------------------------------------------------------------ the steps
+
+    def _context(self, claim: Claim, timeout: float) -> CurrentJob:
+        held = Held(self._lane, claim.job_id, claim.claim)
+        return CurrentJob(claim, held, self.store, self._interrupts, self._is_stopping, make_child, timeout)
+
+    def _perform(self, job_type: JobType, claim: Claim, job: CurrentJob, timeout: float, ending: Ending) -> None:
+        """Everything that may run the user's code; what it prints and raises lands in `ending`."""
+        sole.job, self._stage.sole = job, job.transcript
+        try:
+            arguments = job_type.arguments(claim.payload)
+            with Around(job) as around:
+                self._call(job_type, arguments, claim.claim, timeout, ending)
+                around.saw(ending.error)
+        except InvalidPayload:
+            raise
+        except BaseException as error:
+            ending.error = ending.error or error
+        finally:
+            ending.children = job.close()
+            sole.job = self._stage.sole = None
+            ending.output = job.transcript.close()
+
+    def _call(self, job_type: JobType, arguments: dict[str, Any], claim: int, timeout: float, ending: Ending) -> None:
+        interrupts = self._interrupts
+        try:
+            ordered = interrupts.begin(claim, timeout)
+            if ordered is not None:
+                raise ordered
+            result = enter_user_code(job_type.function, arguments)
+            if job_type.is_async:
+                result = self._await(result)
+            interrupts.end()
+            ending.result = to_json(result)
+        except BaseException as error:
+            interrupts.end()
+            ending.error = error
+
+    def _await(self, coroutine: Any) -> Any:
+        """Run it on this process's loop; an interrupt cancels its task and is raised in its place."""
+        loop = self._loop = self._loop or asyncio.new_event_loop()
+        task = loop.create_task(coroutine)
+        self._interrupts.cancel_task = partial(loop.call_soon_threadsafe, task.cancel)
+        try:
+            return loop.run_until_complete(task)
+        except asyncio.CancelledError:
+            if self._interrupts.why is not None:
+                raise self._interrupts.why from None
+            raise
+        finally:
+            self._interrupts.cancel_task = None
+            _cancel_leftovers(loop)
+
+    def _settlement(self, claim: Claim, job_type: JobType, job: CurrentJob, ending: Ending) -> Settlement:
+        error = ending.error
+        if error is None:
+            return endings.completed(claim, ending)
+        settlement = endings.ended_by_error(claim, job_type, ending, error)
+        _report(claim, settlement)
+        if not isinstance(error, JobStopped) or settlement.outcome in (Outcome.RETRIED, Outcome.FAILED):
+            tell(settlement.outcome, job, error)
+        ending.error = None  # its frames hold what the job held
+        return settlement
+
+    def _leave_here_if_forked(self) -> None:
+        """A process that a job forked and that came back here is not a worker."""
+        if os.getpid() != self._pid:
+            os._exit(0)
+
+
+def _cancel_leftovers(loop: asyncio.AbstractEventLoop) -> None:
+    """A job's tasks end with it."""
+    left = asyncio.all_tasks(loop)
+    for task in left:
+        task.cancel()
+    if left:
+        loop.run_until_complete(asyncio.wait(left, timeout=1.0))
+
+
+def _report(claim: Claim, settlement: Settlement) -> None:
+    cause = settlement.cause
+    log.warning(
+        f"job {settlement.outcome}",
+        job=claim.job_id,
+        type=claim.type,
+        attempt=claim.attempt,
+        exception=cause and cause.exception,
+        error=cause and (cause.text or "")[:300],
+        retry_in_s=settlement.delay if settlement.outcome is Outcome.RETRIED else None,
+        reason=settlement.reason,
+    )

@@ -1,0 +1,132 @@
+"""Interrupting a job: its timeout, a cancel, a lost claim. Raised in user code only, never inside our own calls.
+
+An exception that lands between taking and freeing a lock leaves it taken in a living process. So the handler looks
+at the stack: below the door to user code and outside our package it raises, else it comes again in a moment.
+"""
+
+import signal
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+from pool.board.cell import Cell
+from pool.board.record import LaneOrder
+from pool.clock import monotonic_now
+from pool.errors import JobCancelled, JobClaimLost, JobStopped, JobTimeout
+
+COME_AGAIN_S = 0.01
+OUR_PACKAGE = str(Path(__file__).parents[1]) + "/"
+COMMANDS_FILE = str(Path(__file__).with_name("commands.py"))  # stands in for user code and cleans up after itself
+SIGNAL_LOCKS = ("/logging/__init__.py", "/loguru/", "importlib._bootstrap")
+
+
+class JobInterrupted(JobStopped):
+    """The supervisor is gone and the time to finish is over: the job goes back."""
+
+
+def enter_user_code(function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
+    """The door to user code: the interrupts look for this frame."""
+    return function(**arguments)
+
+
+DOOR: CodeType = enter_user_code.__code__
+
+
+class Interrupts:
+    """One lane's interrupts. `begin` and `end` enclose user code; `look` is the handler of SIGALRM and SIGURG."""
+
+    def __init__(self, order: Cell[LaneOrder]) -> None:
+        self._order = order
+        self._claim = 0
+        self._timeout = 0.0
+        self._deadline = 0.0
+        self._orphan_deadline = 0.0
+        self._delivered = False
+        self.cancel_task: Callable[[], object] | None = None
+        self.why: JobStopped | None = None
+
+    def begin(self, claim: int, timeout: float) -> JobStopped | None:
+        """User code of this claim is about to run; an order that stands already is returned, not raised."""
+        self._claim, self._timeout = claim, timeout
+        self._delivered, self.why = False, None
+        self._deadline = monotonic_now() + timeout if timeout else 0.0
+        self._arm()
+        return self._ordered()
+
+    def end(self) -> None:
+        """User code has ended; nothing is raised from here on."""
+        self._claim = 0
+        if self._deadline or self._orphan_deadline:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def limit_orphan(self, seconds: float) -> None:
+        """The supervisor is gone: the job in hand, or the next, may run this long and no longer."""
+        if not self._orphan_deadline:
+            self._orphan_deadline = monotonic_now() + seconds
+            self._arm()
+
+    def look(self, number: int = 0, frame: FrameType | None = None) -> None:
+        """Raise what is due, if the interrupted code is the user's."""
+        if not self._claim or self._delivered:
+            return
+        due = self._due()
+        if due is None:
+            self._arm()
+        elif self.cancel_task is not None:
+            self._delivered, self.why = True, due
+            self.cancel_task()
+        elif _is_user_code(frame):
+            self._delivered, self.why = True, due
+            raise due
+        else:
+            signal.setitimer(signal.ITIMER_REAL, COME_AGAIN_S)
+
+    def raise_lost(self) -> None:
+        """The store has said that the claim moved on."""
+        self._delivered, self.why = True, JobClaimLost("the job was given to another worker")
+        raise self.why
+
+    def raise_cancelled(self) -> None:
+        """The store has said that a person cancelled the job."""
+        self._delivered, self.why = True, JobCancelled("the job was cancelled while it ran")
+        raise self.why
+
+    def _due(self) -> JobStopped | None:
+        now = monotonic_now()
+        if self._deadline and now >= self._deadline:
+            return JobTimeout(f"the job ran longer than its timeout of {self._timeout:g} s")
+        if self._orphan_deadline and now >= self._orphan_deadline:
+            return JobInterrupted("the supervisor is gone and the time to finish is over")
+        return self._ordered()
+
+    def _ordered(self) -> JobStopped | None:
+        order = self._order.read()
+        if order.lost_claim == self._claim:
+            return JobClaimLost("the job was given to another worker")
+        if order.cancel_claim == self._claim:
+            return JobCancelled("the job was cancelled while it ran")
+        return None
+
+    def _arm(self) -> None:
+        deadlines = [at for at in (self._deadline, self._orphan_deadline) if at]
+        if deadlines and self._claim:
+            signal.setitimer(signal.ITIMER_REAL, max(min(deadlines) - monotonic_now(), 1e-4))
+
+
+def _is_user_code(frame: FrameType | None) -> bool:
+    """Whether every frame above the door is the user's."""
+    seen = False
+    while frame is not None and frame.f_code is not DOOR:
+        if _holds_locks(frame.f_code):
+            return False
+        seen, frame = True, frame.f_back
+    return seen and frame is not None
+
+
+def _holds_locks(code: CodeType) -> bool:
+    """Our own calls, logging, imports and finalizers (which swallow what is raised in them)."""
+    filename = code.co_filename
+    if filename.startswith(OUR_PACKAGE):
+        return filename != COMMANDS_FILE
+    return code.co_name == "__del__" or any(part in filename for part in SIGNAL_LOCKS)
