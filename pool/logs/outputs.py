@@ -77,12 +77,17 @@ class Output:
     def close(self) -> None:
         """Give back what this output opened for itself."""
 
+    def let_go(self) -> "Output":
+        """In a forked child: forget the descriptors without closing them. Returns an output for the time until `configure`."""
+        return Output(lambda line: _write_if_writable(2, line))
+
 
 class StandardError(Output):
     """Standard error, by whatever it is: socket, pipe, terminal or file."""
 
     def __init__(self, fd: int = 2, *, patience_s: float = 0.0) -> None:
         self._own_fd = -1
+        self._socket: socket.socket | None = None
         super().__init__(self._writer_for(fd), patience_s=patience_s, poll_fd=fd)
 
     def _writer_for(self, fd: int) -> Writer:
@@ -97,8 +102,9 @@ class StandardError(Output):
         return self._reopened_writer(fd)
 
     def _socket_writer(self, fd: int) -> Writer:
-        self._socket = socket.socket(fileno=os.dup(fd))
-        return lambda line: self._socket.send(line, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+        stream = socket.socket(fileno=os.dup(fd))
+        self._socket = stream
+        return lambda line: stream.send(line, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
 
     def _reopened_writer(self, fd: int) -> Writer:
         flags = os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -110,14 +116,19 @@ class StandardError(Output):
 
     def descriptors(self) -> set[int]:
         own = {self._own_fd} if self._own_fd >= 0 else set()
-        return own | ({self._socket.fileno()} if hasattr(self, "_socket") else set())
+        return own | ({self._socket.fileno()} if self._socket is not None else set())
 
     def close(self) -> None:
         if self._own_fd >= 0:
             os.close(self._own_fd)
             self._own_fd = -1
-        if hasattr(self, "_socket"):
+        if self._socket is not None:
             self._socket.close()
+
+    def let_go(self) -> Output:
+        if self._socket is not None:
+            self._socket.detach()
+        return super().let_go()
 
 
 def _nowhere(line: bytes) -> int:
@@ -128,8 +139,11 @@ def _write_if_writable(fd: int, line: bytes) -> int:
     """Ask before each write; a writable pipe takes at least 4096 bytes without waiting."""
     poller = select.poll()
     poller.register(fd, select.POLLOUT)
-    if not poller.poll(0):
+    events = poller.poll(0)
+    if not events:
         raise BlockingIOError
+    if events[0][1] & select.POLLNVAL:
+        return _nowhere(line)
     return os.write(fd, line[:4096])
 
 

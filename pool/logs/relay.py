@@ -7,6 +7,7 @@ what does not fit is dropped and counted. The keeper opens the pipe by its place
 import contextlib
 import os
 import threading
+from collections.abc import Callable
 
 from pool.logs.outputs import LogFile, Output
 
@@ -37,18 +38,18 @@ class Relay(Output):
         self.read_fd = -1
 
 
-def carry_lines(parent_pid: int, read_fd: int, file: LogFile) -> None:
-    """Keeper: bring the parent's lines to the file, on a thread of its own, until the parent is gone.
+def carry_lines(parent_pid: int, read_fd: int, put: Callable[[bytes], None]) -> None:
+    """Keeper: bring the parent's lines to `put`, whole, on a thread of its own, until the parent is gone.
 
     OSError when the pipe cannot be opened.
     """
     fd = os.open(f"/proc/{parent_pid}/fd/{read_fd}", os.O_RDONLY | os.O_CLOEXEC)
-    threading.Thread(target=_carry, args=(fd, file), name="log relay", daemon=True).start()
+    threading.Thread(target=_carry, args=(fd, put), name="log relay", daemon=True).start()
 
 
-def _carry(fd: int, file: LogFile) -> None:
+def _carry(fd: int, put: Callable[[bytes], None]) -> None:
     begun = b""
     while chunk := os.read(fd, _CHUNK_BYTES):
         whole, newline, begun = (begun + chunk).rpartition(b"\n")
-        file.put(whole + newline)
+        put(whole + newline)
     os.close(fd)

@@ -29,6 +29,7 @@ class Sink:
         self._own = copy.deepcopy(logger)  # loguru's recipe for independent loggers
         self._shape = Shape("text", "", "")
         self._output: Output = StandardError()
+        self._is_the_parents = False
         self._relay: Relay | None = None
         self._handlers: list[tuple[Any, int]] = []
         self._lock = threading.RLock()
@@ -37,6 +38,7 @@ class Sink:
 
     def aim(self, settings: LogSection, *, pool: str, who: str, in_parent: bool) -> None:
         """Point this process's lines to where the settings say."""
+        self._is_the_parents = in_parent
         self._replace_output(self._opened(settings, who, in_parent))
         to_stderr = isinstance(self._output, StandardError)
         self._shape = Shape(
@@ -50,7 +52,7 @@ class Sink:
 
     def _opened(self, settings: LogSection, who: str, in_parent: bool) -> Output:
         if not settings.file:
-            return StandardError(patience_s=WORKER_PATIENCE_S if who.startswith("worker") else 0.0)
+            return StandardError(patience_s=0.0 if in_parent or who == "keeper" else WORKER_PATIENCE_S)
         try:
             if in_parent:
                 return self._parent_relay(settings.file)
@@ -65,17 +67,21 @@ class Sink:
         return self._relay
 
     def _child_file(self, path: str, who: str) -> LogFile:
-        file = LogFile(path)
         if who == "keeper" and self._relay is not None:
             with contextlib.suppress(OSError):  # the parent is gone already
-                carry_lines(os.getppid(), self._relay.read_fd, LogFile(path))
-        return file
+                carry_lines(os.getppid(), self._relay.read_fd, self._put_whole)
+        return LogFile(path)
+
+    def _put_whole(self, lines: bytes) -> None:
+        with self._lock:
+            self._output.put(lines)
 
     def _replace_output(self, output: Output) -> None:
-        old, self._output = self._output, output
-        if old is not output and not isinstance(old, Relay):
-            self._dropped_before += old.dropped
-            old.close()
+        with self._lock:
+            old, self._output = self._output, output
+            if old is not output:
+                self._dropped_before += old.dropped
+                old.close()
 
     def _replace_handlers(self, level: str) -> None:
         for engine, handler in self._handlers:
@@ -126,7 +132,10 @@ class Sink:
             self._relay.close()
 
     def _after_fork(self) -> None:
+        """A lock held by another thread would stay locked; and the parent's descriptors are about to be closed by number."""
         self._lock = threading.RLock()
+        if self._is_the_parents:
+            self._output = self._output.let_go()
 
 
 def _no_text(record: Any) -> str:
