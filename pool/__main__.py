@@ -1,0 +1,36 @@
+"""`jobpool`, `python -m pool`: which verb is meant, and only what it needs is loaded."""
+
+import sys
+
+
+def main(words: list[str] | None = None) -> int:
+    """Run the command line; returns the exit code (0, 1, 2, 69 or 78)."""
+    words = sys.argv[1:] if words is None else words
+    from pool.cli.failures import run_guarded
+
+    return run_guarded(lambda: _run(words))
+
+
+def _run(words: list[str]) -> int:
+    if words[:1] in (["--version"], ["-V"]):
+        return _say_version()
+    from pool.cli.light import VERBS, run_light
+
+    if words and words[0] in VERBS:
+        return run_light(words[0], words[1:])
+    from pool.cli.app import run_app
+
+    return run_app(words)
+
+
+def _say_version() -> int:
+    from importlib.metadata import version
+
+    from pool.cli.output import say
+
+    say(f"jobpool {version('jobpool')}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,133 @@
+"""What can be known to go wrong before anything is started: the store's place, the job modules, the schedule."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from pool.config import Loaded
+from pool.errors import BackendUnavailable, ConfigError, JobpoolError
+from pool.jobs.registry import registry
+from pool.settings import Config
+
+SQLITE_MAGIC = b"SQLite format 3\0"
+SCHEMES = (
+    "sqlite",
+    "redis",
+    "rediss",
+    "redis+sentinel",
+    "rediss+sentinel",
+    "redis+cluster",
+    "rediss+cluster",
+    "valkey",
+    "valkeys",
+)
+
+
+def refuse_unusable_store(loaded: Loaded) -> None:
+    """ConfigError for a URL nobody speaks or a place where no database can be. Opens no backend."""
+    url = loaded.config.backend.url
+    scheme = url.partition(":")[0]
+    if scheme not in SCHEMES:
+        raise ConfigError(f"backend URL begins with {scheme!r}; use sqlite:///path, redis://host:6379/0 or rediss://…")
+    if scheme == "sqlite":
+        path = sqlite_path(url)
+        if loaded.origin("backend.url") == "default":
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
+        _refuse_unusable_file(path)
+
+
+def sqlite_path(url: str) -> Path:
+    """The file of a sqlite URL: sqlite:///relative, sqlite:////absolute or sqlite:///absolute as people write it."""
+    from pool.backends.sqlite.place import path_of
+
+    return path_of(url)
+
+
+def _refuse_unusable_file(path: Path) -> None:
+    if not path.parent.is_dir():
+        raise ConfigError(f"database {path}: the folder {path.parent} does not exist; make it, or name another place")
+    if not path.exists():
+        if not os.access(path.parent, os.W_OK | os.X_OK):
+            raise ConfigError(f"database {path}: the folder {path.parent} is not writable for this user")
+        return
+    if path.is_dir():
+        raise ConfigError(f"database {path} is a folder; name a file in it, such as {path}/jobpool.db")
+    if not os.access(path, os.R_OK | os.W_OK):
+        raise ConfigError(f"database {path} is not readable and writable for this user")
+    with path.open("rb") as file:
+        start = file.read(len(SQLITE_MAGIC))
+    if start and start != SQLITE_MAGIC:
+        raise ConfigError(f"{path} is not an SQLite database; move it away, or name another file with --backend")
+
+
+# ---------------------------------------------------------------- check
+
+
+def examine(loaded: Loaded) -> dict[str, Any]:
+    """All of `check`: the report, or the first thing that makes a start impossible as ConfigError."""
+    from pool.cleaning import mask_secrets
+    from pool.plan import make_plan
+
+    refuse_unusable_store(loaded)
+    plan = make_plan(loaded)
+    read_schedule(loaded.config)
+    import_modules(loaded.config)
+    return {
+        "config": plan.config_path,
+        "warnings": list(loaded.warnings),
+        "backend": mask_secrets(loaded.config.backend.url),
+        "store": _store_words(loaded),
+        "runtime_dir": str(plan.runtime_dir),
+        "state_dir": str(plan.state_dir),
+        "groups": [
+            {"name": s.group, "count": s.count, "count_source": plan.count_sources[s.group], "queues": list(s.queues)}
+            for s in plan.specs
+            if s.group in plan.count_sources
+        ],
+        "types": registry.known(),
+        "schedule": [entry.name for entry in loaded.config.schedule],
+    }
+
+
+def import_modules(config: Config) -> None:
+    """The app's modules, as a worker will import them, without its hooks; ConfigError with the cleaned traceback."""
+    from pool.worker.boot import defaults_of
+    from pool.worker.causes import traceback_of
+    from pool.worker.commands import register_commands
+
+    registry.defaults = defaults_of(config.jobs)
+    sys.path.insert(0, str(Path(config.app.path).expanduser().absolute()))
+    for name in config.app.modules:
+        try:
+            __import__(name)
+        except BaseException as error:
+            raise ConfigError(f"app module {name!r} cannot be imported\n{traceback_of(error)}") from None
+    register_commands(config, registry)
+
+
+def read_schedule(config: Config) -> None:
+    """Every entry's cron or distance; ConfigError names the entry."""
+    from pool.keeper.schedule import read_entry
+
+    for settings in config.schedule:
+        try:
+            read_entry(settings)
+        except JobpoolError as error:
+            raise ConfigError(f"schedule entry {settings.name!r}: {error}") from None
+
+
+def _store_words(loaded: Loaded) -> str:
+    """A look at the store. It may be away now and back at the start, so this refuses nothing."""
+    from pool.backends.opening import open_backend
+
+    url = loaded.config.backend.url
+    if url.startswith("sqlite") and not sqlite_path(url).exists():
+        return "not there yet, will be made at the first start"
+    backend = open_backend(url, namespace=loaded.config.backend.namespace)
+    try:
+        return f"answers in {backend.ping() * 1000:.1f} ms"
+    except BackendUnavailable as error:
+        return f"does not answer now: {error.why}"
+    finally:
+        backend.close()

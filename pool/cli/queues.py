@@ -1,0 +1,152 @@
+"""Verbs about queues and the store: `queues`, `pause`, `resume`, `purge`, `pools`, `schedule list|run`, `backup`."""
+
+import dataclasses
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from pool.backends.contract import PoolState, QueueState
+from pool.cli.failures import Refused
+from pool.cli.output import duration, say, say_json, say_table
+from pool.cli.store import AsJson, BackendUrl, ConfigFile, load, opened
+from pool.cli.why import STALE_BEAT_S, serves
+from pool.jobs.checks import checked_queue
+from pool.jobs.lifecycle import Status
+
+QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.")]
+WAITING = frozenset({Status.PENDING, Status.SCHEDULED})
+PURGE_AT_ONCE = 1000
+
+
+def queues(as_json: AsJson = False, config: ConfigFile = None, backend: BackendUrl = None) -> None:
+    """List the queues with what waits, runs and failed in them."""
+    loaded = load(config, backend)
+    with opened(loaded) as store:
+        states = {state.name: state for state in store.queues()}
+        pools = store.pools()
+    for queue in loaded.config.queues:
+        states.setdefault(queue.name, QueueState(name=queue.name))
+    documents = [queue_document(states[name], pools) for name in sorted(states)]
+    say_json(documents) if as_json else _say_queues(documents)
+
+
+def queue_document(state: QueueState, pools: Sequence[PoolState]) -> dict[str, Any]:
+    """A queue's counts and whether a living pool serves it."""
+    served = any(serves(pool, state.name) for pool in pools if not pool.lost and pool.age_s < STALE_BEAT_S)
+    return {**dataclasses.asdict(state), "served": served}
+
+
+def pause(queue: QueueName, config: ConfigFile = None, backend: BackendUrl = None) -> None:
+    """Hand out nothing from this queue until it is resumed; running jobs finish."""
+    with opened(load(config, backend)) as store:
+        store.set_queue(checked_queue(queue), paused=True)
+    say(f"queue {queue} is paused; go on with: jobpool resume {queue}")
+
+
+def resume(queue: QueueName, config: ConfigFile = None, backend: BackendUrl = None) -> None:
+    """Hand out jobs from this queue again."""
+    with opened(load(config, backend)) as store:
+        store.set_queue(checked_queue(queue), paused=False)
+    say(f"queue {queue} is resumed")
+
+
+def purge(
+    queue: QueueName,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    failed: Annotated[bool, typer.Option("--failed", help="Remove its dead letters too.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say how many, and remove nothing.")] = False,
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+    backend: BackendUrl = None,
+) -> None:
+    """Remove every waiting job of a queue. Running jobs are not touched."""
+    statuses = WAITING | ({Status.FAILED} if failed else frozenset())
+    with opened(load(config, backend)) as store:
+        state = next((s for s in store.queues() if s.name == queue), QueueState(name=queue))
+        count = state.pending + state.scheduled + (state.failed if failed else 0)
+        if not dry_run:
+            _ask(yes, f"Remove {count:,} jobs of queue {queue}? They cannot be brought back")
+            count = 0
+            while removed := store.purge(queue, statuses=statuses, limit=PURGE_AT_ONCE):
+                count += removed
+    if as_json:
+        say_json({"queue": queue, "removed": 0 if dry_run else count, "matching": count, "dry_run": dry_run})
+    else:
+        say(f"{'would remove' if dry_run else 'removed'} {count:,} jobs of queue {queue}")
+
+
+def _ask(yes: bool, question: str) -> None:
+    """A person confirms on a terminal; a program must say --yes."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise Refused("nothing removed: without a terminal to ask on, add --yes")
+    if not typer.confirm(question):
+        raise Refused("nothing removed")
+
+
+def pools(as_json: AsJson = False, config: ConfigFile = None, backend: BackendUrl = None) -> None:
+    """List the pools on this store, on all hosts, with their last beat."""
+    with opened(load(config, backend)) as store:
+        found = store.pools()
+    documents = [pool_document(pool) for pool in found]
+    if as_json:
+        say_json(documents)
+        return
+    rows = [
+        (d["name"], d["host"], d["state"], f"{duration(d['age_s'])} ago", _counts(d["workers"]), d["version"] or "")
+        for d in documents
+    ]
+    say_table(("pool", "host", "state", "last beat", "workers", "version"), rows, empty="no pools on this store")
+
+
+def pool_document(pool: PoolState) -> dict[str, Any]:
+    """A pool on whatever host, as last beaten."""
+    return {
+        "name": pool.pool.name,
+        "host": pool.pool.host,
+        "incarnation": pool.pool.incarnation,
+        "state": "lost" if pool.lost else "alive",
+        "age_s": pool.age_s,
+        **{key: pool.facts.get(key) for key in ("version", "workers", "groups", "schedule")},
+    }
+
+
+def backup(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Where to write the copy.")],
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+    backend: BackendUrl = None,
+) -> None:
+    """Write a consistent copy of the SQLite database, also while the pool works."""
+    from pool.cli.backup import copy_database
+
+    size = copy_database(load(config, backend), file)
+    say_json({"file": str(file), "bytes": size}) if as_json else say(f"wrote {file} ({size:,} bytes)")
+
+
+def _say_queues(documents: list[dict[str, Any]]) -> None:
+    columns = ("queue", "pending", "scheduled", "running", "completed", "failed", "oldest", "overdue", "remark")
+    rows = [
+        (
+            *(d[key] for key in ("name", "pending", "scheduled", "running", "completed", "failed")),
+            duration(d["oldest_pending_s"]),
+            d["overdue"] or "",
+            _queue_remark(d),
+        )
+        for d in documents
+    ]
+    say_table(columns, rows, empty="no queues yet")
+
+
+def _queue_remark(document: dict[str, Any]) -> str:
+    if document["paused"]:
+        return "paused"
+    return "" if document["served"] else "no running pool serves it"
+
+
+def _counts(workers: dict[str, int] | None) -> str:
+    return ", ".join(f"{count} {state}" for state, count in (workers or {}).items())

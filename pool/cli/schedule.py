@@ -1,0 +1,78 @@
+"""`schedule list|run`: what the clock enqueues, when next, and once now by hand."""
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+
+from pool.cli.output import say, say_json, say_table
+from pool.cli.preflight import import_modules, read_schedule
+from pool.cli.store import AsJson, BackendUrl, ConfigFile, load, opened, unstoppable
+from pool.client import Client
+from pool.clock import as_rfc3339
+from pool.config import Loaded
+from pool.errors import CallerError
+from pool.jobs.documents import job_document
+from pool.jobs.schedule import next_tick
+from pool.keeper.schedule import read_entry
+from pool.settings import ScheduleSection
+
+schedule_app = typer.Typer(help="Jobs enqueued by the clock.", no_args_is_help=True)
+
+
+@schedule_app.command("list")
+def list_entries(as_json: AsJson = False, config: ConfigFile = None, backend: BackendUrl = None) -> None:
+    """List the schedule entries with their last and next tick."""
+    loaded = load(config, backend)
+    read_schedule(loaded.config)
+    if not loaded.config.schedule:
+        say_json([]) if as_json else say("no schedule entries; add [[schedule]] to the configuration file")
+        return
+    documents = list(_documents(loaded))
+    if as_json:
+        say_json(documents)
+        return
+    rows = [(d["name"], d["type"], d["when"], d["timezone"], d["last"], d["next"]) for d in documents]
+    say_table(("entry", "type", "when", "time zone", "last", "next"), rows)
+
+
+@schedule_app.command("run")
+def run_entry(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The entry's name.")],
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+    backend: BackendUrl = None,
+) -> None:
+    """Enqueue an entry's job now. Its ticks go on as if nothing had happened."""
+    loaded = load(config, backend)
+    entry = _entry(loaded, name)
+    options: dict[str, Any] = {"queue": entry.queue or None, "priority": entry.priority}
+    with Client(loaded.config.backend.url, namespace=loaded.config.backend.namespace) as client, unstoppable():
+        if client.published_type(entry.type) is None and loaded.config.app.modules:
+            import_modules(loaded.config)
+        given = {key: value for key, value in options.items() if value is not None}
+        job = client.get(client.enqueue(entry.type, entry.payload, **given))
+    say_json(job_document(job)) if as_json else say(f"{job.id} {job.status.value} in queue {job.queue}")
+
+
+def _entry(loaded: Loaded, name: str) -> ScheduleSection:
+    for entry in loaded.config.schedule:
+        if entry.name == name:
+            return entry
+    names = ", ".join(entry.name for entry in loaded.config.schedule) or "none"
+    raise CallerError(f"no schedule entry {name!r} in {loaded.path or 'the configuration'}; there are: {names}")
+
+
+def _documents(loaded: Loaded) -> Iterator[dict[str, Any]]:
+    with opened(loaded) as store:
+        now = store.server_now()
+        for settings in loaded.config.schedule:
+            upcoming = next_tick(read_entry(settings).timing, now)
+            yield {
+                "name": settings.name,
+                "type": settings.type,
+                "when": settings.cron or f"every {settings.every:g} s",
+                "timezone": settings.timezone if settings.cron else "",
+                "last": as_rfc3339(store.last_tick(settings.name)),
+                "next": as_rfc3339(upcoming),
+            }

@@ -1,0 +1,83 @@
+"""Opening the store for a verb: where it is, whether it may be created, and that a stopped terminal never locks it."""
+
+import contextlib
+import functools
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import typer
+
+from pool.backends.contract import Backend
+from pool.backends.opening import open_backend
+from pool.config import Loaded, default_database, load_config
+from pool.errors import BackendUnavailable
+
+ConfigFile = Annotated[str | None, typer.Option("--config", metavar="FILE", help="Configuration file.")]
+BackendUrl = Annotated[str | None, typer.Option("--backend", metavar="URL", help="Where the jobs rest.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+class NoStore(BackendUnavailable):
+    """The default place is empty: most likely the wrong user or machine, so nothing is created there."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            f"sqlite:///{path}",
+            "there is no database yet. Start a pool with `jobpool start`, or say where the jobs rest with --backend URL",
+        )
+
+
+def load(config: str | None, backend: str | None = None, **flags: Any) -> Loaded:
+    """The configuration with this verb's flags, which have dots written as two underscores."""
+    given = {"backend.url": backend, **{key.replace("__", "."): value for key, value in flags.items()}}
+    return load_config(file=config, overrides={key: value for key, value in given.items() if value is not None})
+
+
+@contextlib.contextmanager
+def opened(loaded: Loaded) -> Iterator[Backend]:
+    """The store; closed afterwards. NoStore when nobody said where it is and there is none at the default place."""
+    refuse_missing_default(loaded)
+    backend = open_backend(loaded.config.backend.url, namespace=loaded.config.backend.namespace)
+    try:
+        yield cast(Backend, Unstoppable(backend))
+    finally:
+        backend.close()
+
+
+def refuse_missing_default(loaded: Loaded) -> None:
+    is_default = loaded.origin("backend.url") == loaded.origin("backend.url_file") == "default"
+    path = default_database(loaded.config)
+    if is_default and not path.exists():
+        raise NoStore(path)
+
+
+class Unstoppable:
+    """Passes calls on with the terminal's stop signal held back: Ctrl-Z in a transaction would lock everyone out."""
+
+    def __init__(self, backend: Any) -> None:
+        self._backend = backend
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._backend, name)
+        return _without_stop_signal(value) if callable(value) else value
+
+
+def _without_stop_signal(call: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(call)
+    def guarded(*args: Any, **kwargs: Any) -> Any:
+        with unstoppable():
+            return call(*args, **kwargs)
+
+    return guarded
+
+
+@contextlib.contextmanager
+def unstoppable() -> Iterator[None]:
+    """Inside, the terminal's stop signal waits."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTSTP})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
