@@ -72,11 +72,13 @@ class Child:
     leaving_since: float | None = None
     leaving_why: str = ""
     was_told: bool = False
+    replace_why: str = ""  # it wants a successor before it leaves
     deadline: float | None = None
     deadline_order: Ordered = Ordered.BOOT
     ordered: Ordered = Ordered.NONE
     fresh_bytes: int = 0
     memory_bytes: int = 0
+    is_settled: bool = False  # dead, and the keeper has told the store
 
     @property
     def role(self) -> Role:

@@ -27,9 +27,13 @@ class Controlled(Protocol):
     """What residents may read and ask. All of it is called in the loop's own thread and returns at once."""
 
     children: Children
-    board: Board
     plan: Plan
     last_reload: LastReload | None
+
+    @property
+    def board(self) -> Board:
+        """The board; there once residents are opened."""
+        ...
 
     def state(self) -> str:
         """starting, ready, degraded, draining, reloading or stopping."""

@@ -1,0 +1,86 @@
+"""Filling a place: a record on the board, a descriptor for its stacks, a fork, and the clock by which it must be ready."""
+
+import os
+
+from pool.board.record import Ordered, Role
+from pool.clock import monotonic_now, wall_now
+from pool.identity import WorkerId
+from pool.logs import log
+from pool.supervisor.children import Child, Children, Slot
+from pool.supervisor.fork import fork_child
+from pool.supervisor.premises import Premises
+from pool.supervisor.restarts import delay_after
+
+
+class Births:
+    """Forks children into slots. A refused fork is a reason to wait, never to stop."""
+
+    def __init__(self, premises: Premises, children: Children) -> None:
+        self._premises, self._children = premises, children
+        self.refusal = ""
+
+    def bear(self, slot: Slot, *, as_heir: bool = False) -> Child | None:
+        """A new process in the slot; None when the system refused, and the slot waits longer each time."""
+        child = self._new_child(slot)
+        if child is None:
+            self._postpone(slot, "the board has no free record: too many deaths wait for the store")
+            return None
+        try:
+            child.pid = self._fork(child)
+        except OSError as error:
+            self._undo(child)
+            self._postpone(slot, f"fork refused: {error.strerror or error}")
+            return None
+        self._enter(slot, child, as_heir)
+        return child
+
+    def _new_child(self, slot: Slot) -> Child | None:
+        record = self._premises.board.take_free()
+        if record is None:
+            return None
+        generation = self._children.next_generation(slot)
+        now = monotonic_now()
+        record.occupy(slot.role, slot.number, generation, pid=0, group=slot.group, now=now)
+        if self._children.groups[slot.role, slot.group].draining:
+            record.orders.write(1)
+        stack_fd = os.memfd_create(f"stack-{slot.number}.{generation}", os.MFD_CLOEXEC)
+        return Child(
+            slot=slot.number,
+            generation=generation,
+            spec=slot.spec,
+            record=record,
+            stack_fd=stack_fd,
+            born_at=now,
+            started_wall=wall_now(),
+            deadline=now + slot.spec.boot_timeout,
+            deadline_order=Ordered.BOOT,
+        )
+
+    def _fork(self, child: Child) -> int:
+        worker = WorkerId(self._premises.pool, child.slot, child.generation)
+        seat = self._premises.seat_for(child.spec, worker, child.record, child.stack_fd)
+        keep = self._premises.descriptors_of(seat)
+        return fork_child(child.spec, seat, keep, self._premises.selector)
+
+    def _enter(self, slot: Slot, child: Child, as_heir: bool) -> None:
+        child.record.occupy(
+            child.role, child.slot, child.generation, pid=child.pid, group=child.group, now=child.born_at
+        )
+        self._children.born(slot, child, as_heir=as_heir)
+        self.refusal = ""
+        log.info(
+            "child started", role=child.role.name.lower(), slot=child.slot, pid=child.pid, generation=child.generation
+        )
+
+    def _undo(self, child: Child) -> None:
+        child.record.vacate()
+        os.close(child.stack_fd)
+
+    def _postpone(self, slot: Slot, why: str) -> None:
+        slot.failures += 1
+        delay = delay_after(slot.spec, slot.failures)
+        slot.next_start = monotonic_now() + delay
+        self.refusal = why
+        log.error(
+            "cannot start a child", role=Role(slot.role).name.lower(), slot=slot.number, why=why, again_in_s=delay
+        )

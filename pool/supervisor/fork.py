@@ -1,0 +1,176 @@
+"""The only place that forks. What a child must not inherit is dropped here, and here is the one door it leaves by.
+
+Danger: between fork and `spec.run` the child runs with all signals blocked and must touch nothing that belongs to the
+parent, above all its wake-up pipe: a byte written there would be read as a signal of the parent's.
+"""
+
+import contextlib
+import ctypes
+import errno
+import faulthandler
+import os
+import random
+import selectors
+import signal
+import sys
+import traceback
+from collections.abc import Set
+from pathlib import Path
+from typing import NoReturn
+
+from pool.board.record import Role
+from pool.cleaning import clean
+from pool.logs import log
+from pool.seat import ChildSpec, Seat
+
+EXIT_CRASHED = 70  # EX_SOFTWARE: the child's own code raised
+
+MARK_VARIABLE = "_JOBPOOL_WORKER"
+"""Set in every child and inherited by what it executes: tells whose a process is that has left the process group."""
+
+# People send these by name to everything called jobpool; by default each would kill or stop the child.
+_IGNORED = (
+    signal.SIGINT,
+    signal.SIGHUP,
+    signal.SIGUSR1,
+    signal.SIGWINCH,
+    signal.SIGPIPE,
+    signal.SIGTTIN,
+    signal.SIGTTOU,
+)
+_PARENTS_VARIABLES = ("NOTIFY_SOCKET", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "WATCHDOG_USEC", "WATCHDOG_PID")
+# The kernel takes a worker before the keeper, and any child before the parent.
+_OOM_BIAS = {Role.WORKER: 300, Role.WEB: 200, Role.WATCH: 200, Role.KEEPER: 50}
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def adopt_orphans() -> None:
+    """Parent, once: descendants whose own parent ends become our children, so that they can be found and reaped."""
+    _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def fork_child(spec: ChildSpec, seat: Seat, keep: Set[int], selector: selectors.BaseSelector) -> int:
+    """A new process that runs `spec.run(seat)` and nothing else ever after; returns its pid.
+
+    `keep`: descriptors beyond standard ones that it needs. OSError when the system refuses (EAGAIN, ENOMEM) or when this
+    process has more than one thread: a lock that another thread holds now would stay locked in the child for ever.
+    """
+    _refuse_with_threads()
+    blocked_before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        pid = os.fork()
+        if pid == 0:
+            _live(spec, seat, keep, selector)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked_before)
+    with contextlib.suppress(OSError):  # the child does it too; whoever comes first
+        os.setpgid(pid, pid)
+    return pid
+
+
+def _refuse_with_threads() -> None:
+    count = len(list(Path("/proc/self/task").iterdir()))
+    if count > 1:
+        raise OSError(
+            errno.EDEADLK, f"the supervisor has {count} threads; remove from app.preload what starts threads at import"
+        )
+
+
+# ---------------------------------------------------------------- from here on: the child
+
+
+def _live(spec: ChildSpec, seat: Seat, keep: Set[int], selector: selectors.BaseSelector) -> NoReturn:
+    code = EXIT_CRASHED
+    try:
+        _settle_in(seat, keep, selector)
+        code = _run(spec, seat)
+    except BaseException:
+        os.write(2, traceback.format_exc().encode(errors="replace"))
+    finally:
+        _leave(code)
+
+
+def _settle_in(seat: Seat, keep: Set[int], selector: selectors.BaseSelector) -> None:
+    signal.set_wakeup_fd(-1)
+    os.setpgid(0, 0)
+    _die_with(seat.parent.pid)
+    _reset_signals(seat.stack_fd)
+    _close_what_is_the_parents(keep, selector)
+    _drop_variables(seat)
+    _reseed()
+    _offer_to_the_oom_killer(seat.role)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def _die_with(parent_pid: int) -> None:
+    _libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
+    if os.getppid() != parent_pid:  # it died before the line above, and no signal will come
+        os._exit(0)
+
+
+def _reset_signals(stack_fd: int) -> None:
+    for signum in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        wanted = signal.SIG_IGN if signum in _IGNORED else signal.SIG_DFL
+        with contextlib.suppress(OSError, ValueError):  # two real-time signals belong to the C library
+            signal.signal(signum, wanted)
+    faulthandler.register(signal.SIGUSR2, file=stack_fd, all_threads=True, chain=False)
+
+
+def _close_what_is_the_parents(keep: Set[int], selector: selectors.BaseSelector) -> None:
+    # Objects first: one that still believed in its number would later close a stranger's descriptor.
+    for key in list(selector.get_map().values()):
+        if not isinstance(key.fileobj, int):
+            key.fileobj.close()  # type: ignore[attr-defined]
+    for entry in list(Path("/proc/self/fd").iterdir()):
+        fd = int(entry.name)
+        if fd > 2 and fd not in keep:
+            with contextlib.suppress(OSError):
+                os.close(fd)
+
+
+def _drop_variables(seat: Seat) -> None:
+    for name in _PARENTS_VARIABLES:
+        os.environ.pop(name, None)
+    os.environ[MARK_VARIABLE] = str(seat.worker)
+
+
+def _reseed() -> None:
+    random.seed()
+    numpy_random = sys.modules.get("numpy.random")  # only where `preload` brought it
+    if numpy_random is not None:
+        numpy_random.seed()
+
+
+def _offer_to_the_oom_killer(role: Role) -> None:
+    with contextlib.suppress(OSError, ValueError), open("/proc/self/oom_score_adj", "r+") as file:
+        score = min(1000, int(file.read()) + _OOM_BIAS.get(role, 0))
+        file.seek(0)
+        file.write(str(score))
+
+
+def _run(spec: ChildSpec, seat: Seat) -> int:
+    try:
+        return int(spec.run(seat))
+    except SystemExit as leaving:
+        return leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
+    except BaseException as error:
+        _say_why(seat, error)
+        return EXIT_CRASHED
+
+
+def _say_why(seat: Seat, error: BaseException) -> None:
+    text = "".join(traceback.format_exception(error))
+    seat.record.remark.write(clean(text).encode(errors="replace")[-4000:])
+    log.error("child crashed", role=seat.role.name.lower(), slot=seat.worker.slot, trace=text)
+
+
+def _leave(code: int) -> NoReturn:
+    try:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):
+                stream.flush()
+    finally:
+        os._exit(code & 0xFF)

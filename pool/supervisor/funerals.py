@@ -1,0 +1,145 @@
+"""Burying the dead: one step per child from zombie to death note, so that no pid in the register is ever a stranger's."""
+
+import os
+import signal
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from pool.board.record import NO_JOB, Ordered, Role
+from pool.cleaning import clean
+from pool.identity import WorkerId
+from pool.logs import log
+from pool.supervisor.children import Child, LastExit, Slot
+from pool.supervisor.deaths import Ending, kill_group, last_exit_of, next_zombie, note_of, read_stack, reap
+from pool.supervisor.descendants import kill_kin, strays_of
+from pool.supervisor.house import House
+from pool.supervisor.oom import OomCounter
+
+# A host that keeps giving us orphans to reap must not keep us from everything else.
+MOST_PER_TURN = 256
+
+
+class Place(Enum):
+    """What the dead was to its slot."""
+
+    CHILD = auto()
+    HEIR = auto()
+    LEAVER = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A child that is gone. `held`: ids of the jobs it held at its end; `started`: those of them that had begun."""
+
+    child: Child
+    slot: Slot
+    place: Place
+    exit: LastExit
+    held: tuple[str, ...]
+    started: tuple[str, ...]
+
+
+class Funerals:
+    """Looks for zombies, buries ours, reaps strangers (we may be PID 1, and orphans below us come to us) quietly."""
+
+    def __init__(self, house: House) -> None:
+        self._house = house
+        self._oom = OomCounter()
+        self._unsettled: list[Child] = []
+
+    def bury_the_dead(self) -> tuple[list[Loss], bool]:
+        """Those that are gone now, and whether there may be more."""
+        losses: list[Loss] = []
+        for _ in range(MOST_PER_TURN):
+            pid = next_zombie()
+            if pid is None:
+                return losses, False
+            child = self._house.children.by_pid(pid)
+            if child is None:
+                reap(pid)
+            else:
+                losses.append(self._bury(child))
+        return losses, True
+
+    def free_settled_records(self) -> None:
+        """The keeper has told the store: these records may be used again."""
+        waiting = []
+        for child in self._unsettled:
+            if is_settled(child):
+                child.is_settled = True
+                child.record.vacate()
+            else:
+                waiting.append(child)
+        self._unsettled = waiting
+
+    def unsettled(self) -> list[Child]:
+        """Dead workers of which the store does not know yet."""
+        return [child for child in self._unsettled if not is_settled(child)]
+
+    def _bury(self, child: Child) -> Loss:
+        kill_group(child.pid)
+        ending = reap(child.pid)
+        place = self._place_of(child)
+        slot = self._house.children.gone(child)
+        exit = self._exit_of(child, ending)
+        loss = Loss(child, slot, place, exit, *_jobs_of(child))
+        self._house.executions.forget(child)
+        self._leave_note(child, ending, exit)
+        if not exit.planned or child.ordered != Ordered.NONE:
+            self._end_strays(child)
+        os.close(child.stack_fd)
+        _report(loss)
+        return loss
+
+    def _place_of(self, child: Child) -> Place:
+        slot = self._house.children.slot_of(child)
+        if slot.child is child:
+            return Place.CHILD
+        return Place.HEIR if slot.heir is child else Place.LEAVER
+
+    def _exit_of(self, child: Child, ending: Ending) -> LastExit:
+        was_strange = ending.signal == signal.SIGKILL and child.ordered == Ordered.NONE
+        return last_exit_of(child, ending, oom=was_strange and self._oom.rose())
+
+    def _leave_note(self, child: Child, ending: Ending, exit: LastExit) -> None:
+        if child.role != Role.WORKER:
+            child.record.vacate()
+            return
+        if child.ordered not in (Ordered.NONE, Ordered.STOP, Ordered.BOOT):
+            child.record.stack.write(clean(read_stack(child).decode(errors="replace")).encode()[:4080])
+        child.record.note.write(*note_of(child, ending, exit))
+        self._unsettled.append(child)
+        self._house.premises.wake_keeper()
+
+    def _end_strays(self, child: Child) -> None:
+        worker = str(WorkerId(self._house.plan.pool, child.slot, child.generation))
+        living = [other.pid for other in self._house.children.living()]
+        killed = kill_kin(strays_of(worker, os.getpid(), living))
+        if killed:
+            log.warning("killed what a dead worker had left behind", slot=child.slot, processes=killed)
+
+
+def is_settled(child: Child) -> bool:
+    """Whether the keeper has marked this very process done."""
+    if child.is_settled:
+        return True
+    done = child.record.done.read()
+    return done.pid == child.pid and done.generation == child.generation
+
+
+def _jobs_of(child: Child) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    held = child.record.held_lanes()
+    started = child.record.started_claims()
+    ids = {lane: state.job_id for lane, state in held.items() if state.job != NO_JOB}
+    return tuple(ids.values()), tuple(job for lane, job in ids.items() if lane in started)
+
+
+def _report(loss: Loss) -> None:
+    child, exit = loss.child, loss.exit
+    facts = {"role": child.role.name.lower(), "slot": child.slot, "pid": child.pid, "lived_s": round(exit.lived_s, 3)}
+    jobs = {"jobs": list(loss.held)} if loss.held else {}
+    if exit.planned and child.ordered == Ordered.NONE:
+        why = child.leaving_why or exit.announced.name.lower()
+        log.info("child left", **facts, why=why, **jobs)
+    else:
+        log.error("child died", **facts, how=exit.sentence, trace=exit.remark, **jobs)

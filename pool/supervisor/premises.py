@@ -1,0 +1,64 @@
+"""What exists once for the whole life of the supervisor: the board, the pipes that wake, the selector."""
+
+import os
+import selectors
+
+from pool import logs
+from pool.board.board import Board
+from pool.board.record import Record, Role
+from pool.identity import PoolId, ProcessMark, WorkerId, process_mark
+from pool.seat import ChildSpec, Seat
+
+
+class Premises:
+    """Made before the first fork, so that every child shares it."""
+
+    def __init__(self, pool: PoolId, lanes: int) -> None:
+        self.pool, self.lanes = pool, lanes
+        self.board = Board(lanes=lanes)
+        self.mark: ProcessMark = process_mark()
+        # Poll, not epoll: an epoll object is shared with every child, and a descriptor closed here would live on there.
+        self.selector: selectors.BaseSelector = selectors.PollSelector()
+        self.announce_read, self.announce_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self.note_read, self.note_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def seat_for(self, spec: ChildSpec, worker: WorkerId, record: Record, stack_fd: int) -> Seat:
+        """The place of a child that is about to be born."""
+        return Seat(
+            worker=worker,
+            role=spec.role,
+            group=spec.group,
+            board=self.board,
+            record=record,
+            parent=self.mark,
+            announce_fd=self.announce_write,
+            note_fd=self.note_read,
+            stack_fd=stack_fd,
+        )
+
+    def descriptors_of(self, seat: Seat) -> set[int]:
+        """What a child keeps. The keeper keeps both ends of its pipe, so that it never reads an end of file there."""
+        pipes = {self.note_read, self.note_write} if seat.role == Role.KEEPER else set()
+        return {seat.announce_fd, seat.stack_fd} | pipes | logs.descriptors()
+
+    def wake_keeper(self) -> None:
+        """A death note stands on the board; a full pipe wakes as well."""
+        try:
+            os.write(self.note_write, b"n")
+        except BlockingIOError:
+            return
+
+    def close(self) -> None:
+        """In the parent, at its end."""
+        self.selector.close()
+        for fd in (self.announce_read, self.announce_write, self.note_read, self.note_write):
+            os.close(fd)
+
+
+def drain(fd: int) -> None:
+    """Empty a non-blocking pipe."""
+    try:
+        while len(os.read(fd, 65536)) == 65536:
+            pass
+    except BlockingIOError:
+        return
