@@ -4,6 +4,7 @@ import sys
 import traceback
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from types import TracebackType
 
@@ -46,12 +47,19 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _lines_of(error: BaseException) -> Iterator[str]:
-    frames = [place for place in _places(error.__traceback__) if place]
+    frames = list(_without_repeats(_places(error.__traceback__)))
     dropped = len(frames) - FIRST_FRAMES - LAST_FRAMES
     if dropped > 0:
         frames[FIRST_FRAMES:-LAST_FRAMES] = [f"… {dropped} more frames …"]
     yield f"{type(error).__qualname__}:"
     yield from (f"  {place}" for place in frames)
+
+
+def _without_repeats(places: Iterator[str]) -> Iterator[str]:
+    """A function that calls itself a thousand times fills one line."""
+    for place, same in groupby(places):
+        count = sum(1 for _ in same)
+        yield place if count == 1 else f"{place} (× {count})"
 
 
 def _places(tb: TracebackType | None) -> Iterator[str]:

@@ -32,7 +32,8 @@ class Limits:
         now = monotonic_now()
         if now >= self._leave_at:
             return Exit.MAX_AGE
-        if self.memory_limit and self.memory.size(now) > self.memory_limit:
+        size = self.memory.size(now)
+        if self.memory_limit and size > self.memory_limit:
             return Exit.MEMORY
         return None
 
@@ -45,12 +46,14 @@ class MemoryWatch:
         self._every = SOONEST_LOOK_S if metric == "rss" else check_seconds
         self._next_look = 0.0
         self._size = 0
+        self.rss = 0
 
     def size(self, now: float) -> int:
         """The size, as last looked at a moment ago at most (pss, uss: `memory_check_seconds`)."""
         if now >= self._next_look:
             self._next_look = now + self._every
-            self._size = rss_bytes() if self._metric == "rss" else _rollup_bytes(self._metric)
+            self.rss = rss_bytes()
+            self._size = self.rss if self._metric == "rss" else _rollup_bytes(self._metric)
         return self._size
 
 

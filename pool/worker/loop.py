@@ -17,7 +17,7 @@ from pool.logs import log
 from pool.seat import Seat
 from pool.settings import Config, WorkerKeys
 from pool.worker import endings, hooking
-from pool.worker.boot import BootFailed, load_app, remark_of
+from pool.worker.boot import BootFailed, import_app, remark_of
 from pool.worker.desk import Desk, GaveUp
 from pool.worker.limits import Limits
 from pool.worker.presence import LaneFace, Presence
@@ -85,7 +85,8 @@ class Worker:
         """Import the application; BootFailed when it cannot be used. The store is not needed for this."""
         self.mailbox.listen(self._note_stop, self.interrupts.look)
         self.around.open()
-        load_app(self.config)
+        import_app(self.config)
+        hooking.boot()
         self.around.settle_in()
         self._refuse_a_ceiling_below_us()
         self.backend = self._open_backend()
@@ -133,7 +134,9 @@ class Worker:
             return Exit.BURST_DONE
         if self.around.is_damaged:
             return Exit.MAX_JOBS
-        return self.limits.reached(self.presence.counts.jobs)
+        reached = self.limits.reached(self.presence.counts.jobs)
+        self.presence.rss_bytes = self.limits.memory.rss
+        return reached
 
     def exchange(self, want: Want | None) -> Claim | None:
         """Hand in what is in hand and take the next job, in one step."""

@@ -1,5 +1,6 @@
 """Signals of a worker: they set a flag and wake whoever sleeps; the loop decides."""
 
+import _signal  # type: ignore[import-not-found]  # its getsignal makes no enum members, which cost 1.5 µs a call
 import contextlib
 import os
 import select
@@ -43,7 +44,7 @@ class Mailbox:
         """Whether our handlers are in place; asked after every job, so it makes no system call but one."""
         if signal.pthread_sigmask(signal.SIG_BLOCK, ()):
             return False
-        return all(signal.getsignal(number) is handler for number, handler in self._handlers.items())
+        return all(_signal.getsignal(number) is handler for number, handler in self._handlers.items())
 
     def sleep(self, seconds: float) -> None:
         """Until a signal came, at most `seconds`."""

@@ -1,13 +1,16 @@
 """What a job returned, as JSON text that any store can keep; or a clear error, never a dead worker."""
 
 import json
+import re
 from typing import Any
 
 from pydantic_core import to_jsonable_python
 
 from pool.errors import JobpoolError
+from pool.jobs.checks import MAX_DEPTH
 
 MAX_RESULT_BYTES = 16 * 1024 * 1024
+_STRUCTURE = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]')
 
 
 class ResultNotStorable(JobpoolError):
@@ -30,9 +33,22 @@ def to_json(value: Any) -> str | None:
         raise ResultNotStorable("it holds a lone surrogate, which is not a character") from None
     except Exception as error:
         raise ResultNotStorable(_reason(error)) from None
+    if is_deeper_than_readers_follow(text):
+        raise ResultNotStorable(f"it is nested deeper than {MAX_DEPTH} levels")
     if size > MAX_RESULT_BYTES:
         raise ResultNotStorable(f"it has {size:,} bytes, the limit is {MAX_RESULT_BYTES:,}: store it elsewhere")
     return text
+
+
+def is_deeper_than_readers_follow(text: str) -> bool:
+    """Whether some JSON readers would give up. Few opening brackets settle it without a walk."""
+    if text.count("[") + text.count("{") <= MAX_DEPTH:
+        return False
+    depth = deepest = 0
+    for token in _STRUCTURE.findall(text):
+        depth += (token in "[{") - (token in "]}")
+        deepest = max(deepest, depth)
+    return deepest > MAX_DEPTH
 
 
 def _rich(value: Any) -> Any:

@@ -13,11 +13,11 @@ from pool.backends.contract import Held, Work
 from pool.clock import wall_now
 from pool.errors import InvalidPayload, JobStopped, UnknownType
 from pool.identity import LaneId
+from pool.jobs.drafts import child_of
 from pool.jobs.job import Claim, Outcome, Settlement
 from pool.jobs.registry import JobType, Registry
 from pool.logs import log
 from pool.worker import endings
-from pool.worker.children import make_child
 from pool.worker.context import CurrentJob, sole
 from pool.worker.endings import Ending
 from pool.worker.hooking import Around, tell
@@ -60,7 +60,6 @@ class Runner:
         except InvalidPayload as error:
             return endings.misfit(claim, error)
         finally:
-            self._leave_here_if_forked()
             self._face.finished(request)
         return self._settlement(claim, job_type, job, ending)
 
@@ -68,7 +67,7 @@ class Runner:
 
     def _context(self, claim: Claim, timeout: float) -> CurrentJob:
         held = Held(self._lane, claim.job_id, claim.claim)
-        return CurrentJob(claim, held, self.store, self._interrupts, self._is_stopping, make_child, timeout)
+        return CurrentJob(claim, held, self.store, self._interrupts, self._is_stopping, child_of, timeout)
 
     def _perform(self, job_type: JobType, claim: Claim, job: CurrentJob, timeout: float, ending: Ending) -> None:
         """Everything that may run the user's code; what it prints and raises lands in `ending`."""
@@ -101,6 +100,9 @@ class Runner:
         except BaseException as error:
             interrupts.end()
             ending.error = error
+        finally:
+            if os.getpid() != self._pid:
+                _end_forked_process(ending.error)
 
     def _await(self, coroutine: Any) -> Any:
         """Run it on this process's loop; an interrupt cancels its task and is raised in its place."""
@@ -128,10 +130,14 @@ class Runner:
         ending.error = None  # its frames hold what the job held
         return settlement
 
-    def _leave_here_if_forked(self) -> None:
-        """A process that a job forked and that came back here is not a worker."""
-        if os.getpid() != self._pid:
-            os._exit(0)
+
+def _end_forked_process(error: BaseException | None) -> None:
+    """A process that a job forked and that came back into our code is no worker: it ends as a program would."""
+    if isinstance(error, SystemExit):
+        code = error.code if isinstance(error.code, int) else int(error.code is not None)
+    else:
+        code = int(error is not None)
+    os._exit(code & 0xFF)
 
 
 def _cancel_leftovers(loop: asyncio.AbstractEventLoop) -> None:

@@ -7,6 +7,7 @@ at the stack: below the door to user code and outside our package it raises, els
 import signal
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from selectors import BaseSelector, SelectorKey
 from types import CodeType, FrameType
 from typing import Any
 
@@ -17,8 +18,7 @@ from pool.errors import JobCancelled, JobClaimLost, JobStopped, JobTimeout
 
 COME_AGAIN_S = 0.01
 OUR_PACKAGE = str(Path(__file__).parents[1]) + "/"
-COMMANDS_FILE = str(Path(__file__).with_name("commands.py"))  # stands in for user code and cleans up after itself
-SIGNAL_LOCKS = ("/logging/__init__.py", "/loguru/", "importlib._bootstrap")
+WITH_LOCKS = ("/logging/__init__.py", "/loguru/", "importlib._bootstrap")
 
 
 class JobInterrupted(JobStopped):
@@ -30,7 +30,13 @@ def enter_user_code(function: Callable[..., Any], arguments: Mapping[str, Any]) 
     return function(**arguments)
 
 
+def wait_interruptibly(selector: BaseSelector) -> list[tuple[SelectorKey, int]]:
+    """For our own code that stands in for a job's: the one place in it where an interrupt may be raised."""
+    return selector.select()
+
+
 DOOR: CodeType = enter_user_code.__code__
+WAIT: CodeType = wait_interruptibly.__code__
 
 
 class Interrupts:
@@ -115,9 +121,11 @@ class Interrupts:
 
 
 def _is_user_code(frame: FrameType | None) -> bool:
-    """Whether every frame above the door is the user's."""
+    """Whether every frame above the door (or above a wait made for this) is the user's."""
     seen = False
     while frame is not None and frame.f_code is not DOOR:
+        if frame.f_code is WAIT:
+            return True
         if _holds_locks(frame.f_code):
             return False
         seen, frame = True, frame.f_back
@@ -126,7 +134,6 @@ def _is_user_code(frame: FrameType | None) -> bool:
 
 def _holds_locks(code: CodeType) -> bool:
     """Our own calls, logging, imports and finalizers (which swallow what is raised in them)."""
-    filename = code.co_filename
-    if filename.startswith(OUR_PACKAGE):
-        return filename != COMMANDS_FILE
-    return code.co_name == "__del__" or any(part in filename for part in SIGNAL_LOCKS)
+    if code.co_name == "__del__" or code.co_filename.startswith(OUR_PACKAGE):
+        return True
+    return any(part in code.co_filename for part in WITH_LOCKS)
