@@ -1,7 +1,6 @@
 """What can be known to go wrong before anything is started: the store's place, the job modules, the schedule."""
 
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -92,18 +91,12 @@ def examine(loaded: Loaded) -> dict[str, Any]:
 
 def import_modules(config: Config) -> None:
     """The app's modules, as a worker will import them, without its hooks; ConfigError with the cleaned traceback."""
-    from pool.worker.boot import defaults_of
-    from pool.worker.causes import traceback_of
-    from pool.worker.commands import register_commands
+    from pool.worker.boot import BootFailed, import_app
 
-    registry.defaults = defaults_of(config.jobs)
-    sys.path.insert(0, str(Path(config.app.path).expanduser().absolute()))
-    for name in config.app.modules:
-        try:
-            __import__(name)
-        except BaseException as error:
-            raise ConfigError(f"app module {name!r} cannot be imported\n{traceback_of(error)}") from None
-    register_commands(config, registry)
+    try:
+        import_app(config)
+    except BootFailed as error:
+        raise ConfigError(str(error)) from None
 
 
 def read_schedule(config: Config) -> None:
