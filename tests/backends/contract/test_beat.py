@@ -1,0 +1,341 @@
+"""Beats and leases: what a pool holds is compared with the store, and a vanished pool's jobs go to others."""
+
+from dataclasses import replace
+
+import pytest
+
+from pool.backends.contract import Backend, BeatAnswer, Held, Want
+from pool.identity import LaneId, PoolId, WorkerId, new_pool_id
+from pool.jobs.ids import new_job_id
+from pool.jobs.job import Outcome
+from pool.jobs.lifecycle import Status
+from tests.helpers.builders import Hand, beat, dead_mark, departure, new_jobs, numbers_of, put, some_pool
+from tests.helpers.states import unchanged
+from tests.helpers.until import until
+
+CLEAN = BeatAnswer()
+
+
+@pytest.fixture
+def house() -> PoolId:
+    return some_pool()
+
+
+def _hand(store: Backend, house: PoolId, slot: int = 0, generation: int = 1) -> Hand:
+    return Hand(store, LaneId(WorkerId(house, slot, generation)))
+
+
+def test_a_beat_that_agrees_with_the_store_is_answered_with_nothing(store: Backend, house: PoolId) -> None:
+    hand = _hand(store, house)
+    assert store.beat(beat(house)) == CLEAN
+    put(store)
+    hand.take()
+    assert store.beat(beat(house, [hand.as_held()])) == CLEAN
+
+
+def test_a_beating_pool_is_listed_with_its_facts(store: Backend, house: PoolId) -> None:
+    store.beat(beat(house, facts='{"version": "1.2", "workers": 8}'))
+    [pool] = store.pools()
+    assert (pool.pool, pool.lost) == (house, False)
+    assert pool.facts == {"version": "1.2", "workers": 8}
+    assert 0 <= pool.age_s < 60
+    store.beat(beat(house, facts='{"version": "1.3"}'))
+    assert store.pools()[0].facts == {"version": "1.3"}
+
+
+def test_pools_of_one_name_are_told_apart_by_their_life(store: Backend) -> None:
+    first, second = new_pool_id("house"), new_pool_id("house")
+    store.beat(beat(first))
+    store.beat(beat(second))
+    assert {pool.pool for pool in store.pools()} == {first, second}
+
+
+def test_a_held_job_that_moved_on_is_lost(store: Backend, house: PoolId) -> None:
+    hand = _hand(store, house)
+    put(store)
+    hand.take()
+    held = hand.as_held()
+    store.recover(departure(hand.lane.worker, bar=False))
+    _hand(store, some_pool("other")).take()
+    assert store.beat(beat(house, [held])) == BeatAnswer(lost=(held,))
+
+
+@pytest.mark.parametrize("end", ["completed", "failed"])
+def test_a_held_job_that_is_over_is_lost(store: Backend, house: PoolId, end: str) -> None:
+    hand = _hand(store, house)
+    put(store)
+    hand.take()
+    held = hand.as_held()
+    hand.complete() if end == "completed" else hand.fail()
+    assert store.beat(beat(house, [held])).lost == (held,)
+
+
+def test_a_held_job_that_never_was_is_lost(store: Backend, house: PoolId) -> None:
+    held = Held(_hand(store, house).lane, new_job_id(), 3)
+    assert store.beat(beat(house, [held])).lost == (held,)
+
+
+def test_a_held_job_under_an_older_claim_is_lost(store: Backend, house: PoolId) -> None:
+    hand = _hand(store, house)
+    put(store)
+    hand.take()
+    old = hand.as_held()
+    hand.give_back()
+    hand.take()
+    assert store.beat(beat(house, [old])).lost == (old,)
+    assert store.beat(beat(house, [hand.as_held()])) == CLEAN
+
+
+def test_a_cancelled_running_job_is_told(store: Backend, house: PoolId) -> None:
+    hands = [_hand(store, house, slot) for slot in range(3)]
+    store.enqueue(new_jobs(3))
+    for hand in hands:
+        hand.take()
+    held = [hand.as_held() for hand in hands]
+    store.cancel(held[1].job_id)
+    assert store.beat(beat(house, held)) == BeatAnswer(cancelled=(held[1],))
+    assert store.beat(beat(house, held)) == BeatAnswer(cancelled=(held[1],))
+
+
+def test_a_fresh_claim_missing_from_the_beat_is_not_unknown(store: Backend, house: PoolId) -> None:
+    """The claim was on the wire when the board was read."""
+    hand = _hand(store, house)
+    put(store)
+    hand.take()
+    assert store.beat(beat(house, [], lease_seconds=3600.0)) == CLEAN
+
+
+def test_an_old_claim_missing_from_the_beat_is_unknown(store: Backend, house: PoolId) -> None:
+    hand = _hand(store, house)
+    put(store)
+    store.beat(beat(house, [], lease_seconds=1.0))
+    hand.take()
+    held = hand.as_held()
+    answer = until(lambda: store.beat(beat(house, [], lease_seconds=1.0)).unknown, "the unknown claim", within=30)
+    assert answer == (held,)
+    taken = store.recover(departure(hand.lane.worker, lanes=(0,), bar=False))
+    assert [each.job_id for each in taken] == [held.job_id]
+    assert numbers_of(store.job(held.job_id)) == (Status.PENDING, 0, 0, 0, 0)
+    assert store.beat(beat(house, [], lease_seconds=1.0)) == CLEAN
+
+
+def test_a_job_of_another_pool_is_not_unknown_here(store: Backend, house: PoolId) -> None:
+    other = _hand(store, some_pool("other"))
+    put(store)
+    other.take()
+    moment = store.server_now()
+    until(lambda: store.server_now() > moment + 0.5, "an old claim")
+    assert store.beat(beat(house, [], lease_seconds=1.0)) == CLEAN
+
+
+def test_a_beat_names_many_held_jobs(store: Backend, house: PoolId) -> None:
+    hands = [_hand(store, house, slot) for slot in range(300)]
+    store.enqueue(new_jobs(300))
+    for hand in hands:
+        hand.take()
+    assert store.beat(beat(house, [hand.as_held() for hand in hands])) == CLEAN
+    gone = hands[7].as_held()
+    hands[7].complete()
+    rest = [hand.as_held() for hand in hands if hand.held]
+    assert store.beat(beat(house, [*rest, gone])) == BeatAnswer(lost=(gone,))
+
+
+def test_a_job_handed_back_is_not_adopted_by_a_late_beat(store: Backend, house: PoolId) -> None:
+    """The store saw the end of this claim: only a claim that the store lost is adopted again."""
+    hand = _hand(store, house)
+    job_id = put(store)
+    hand.take()
+    held = hand.as_held()
+    hand.give_back()
+    assert store.beat(beat(house, [held])).lost == (held,)
+    assert store.job(job_id).status is Status.PENDING
+
+
+def test_a_job_recovered_is_not_adopted_by_a_late_beat(store: Backend, house: PoolId) -> None:
+    hand = _hand(store, house)
+    job_id = put(store)
+    hand.take()
+    held = hand.as_held()
+    store.recover(departure(hand.lane.worker))
+    assert store.beat(beat(house, [held])).lost == (held,)
+    assert store.job(job_id).status is Status.PENDING
+
+
+def test_a_claim_that_a_failover_lost_is_adopted_again(store: Backend, house: PoolId) -> None:
+    """The store shows the job pending under an older claim number than the one its holder has."""
+    hand = _hand(store, house)
+    job_id = put(store)
+    held = Held(hand.lane, job_id, 1)  # the store never heard of claim 1
+    assert store.beat(beat(house, [held])) == CLEAN
+    job = store.job(job_id)
+    assert (job.status, job.worker_id, job.claim) == (Status.RUNNING, str(hand.lane), 1)
+    assert _hand(store, some_pool("other")).claim() is None
+    from pool.jobs.job import Settlement
+
+    word = Settlement(job_id=job_id, claim=1, outcome=Outcome.COMPLETED)
+    assert hand.exchange(settlement=word).settled is True
+    assert store.job(job_id).status is Status.COMPLETED
+
+
+# ---------------------------------------------------------------- leaving
+
+
+def test_a_pool_that_leaves_is_forgotten(store: Backend, house: PoolId) -> None:
+    store.beat(beat(house))
+    store.leave(house)
+    assert store.pools() == []
+
+
+def test_what_a_leaving_pool_still_holds_goes_back(store: Backend, house: PoolId) -> None:
+    hand = _hand(store, house)
+    job_id = put(store)
+    hand.take()
+    store.beat(beat(house, [hand.as_held()]))
+    store.leave(house)
+    assert store.job(job_id).status is Status.PENDING
+    assert store.pools() == []
+
+
+def test_leaving_does_not_touch_other_pools(store: Backend, house: PoolId) -> None:
+    other = some_pool()
+    hand = _hand(store, other)
+    put(store)
+    hand.take()
+    store.beat(beat(other, [hand.as_held()]))
+    store.beat(beat(house))
+    store.leave(house)
+    assert [pool.pool for pool in store.pools()] == [other]
+    assert hand.complete()
+
+
+def test_leaving_twice_is_leaving_once(store: Backend, house: PoolId) -> None:
+    store.beat(beat(house))
+    store.leave(house)
+    with unchanged(store):
+        store.leave(house)
+
+
+# ---------------------------------------------------------------- expired leases
+
+
+def test_a_vanished_pools_jobs_go_back_at_no_retry(store: Backend, stores, house: PoolId) -> None:
+    """Its supervisor is dead and its beat stands still for a whole lease."""
+    hand = _hand(store, house)
+    job_id = put(store, max_retries=1)
+    hand.take()
+    store.beat(beat(house, [hand.as_held()], mark=dead_mark(), lease_seconds=1.0))
+    rescuer = stores()
+    [taken] = until(rescuer.recover_expired, "the rescue", within=40)
+    assert (taken.job_id, taken.status) == (job_id, Status.PENDING)
+    job = store.job(job_id)
+    assert (job.status, job.retry_count, job.kill_count, job.loss_count) == (Status.PENDING, 0, 0, 1)
+    other = _hand(rescuer, some_pool("other"))
+    claim = other.take()
+    assert claim.claim > 1
+    assert hand.complete() is False
+    assert other.complete()
+
+
+def test_an_at_most_once_job_of_a_vanished_pool_never_runs_again(store: Backend, stores, house: PoolId) -> None:
+    hand = _hand(store, house)
+    job_id = put(store, max_retries=0)
+    hand.take()
+    store.beat(beat(house, [hand.as_held()], mark=dead_mark(), lease_seconds=1.0))
+    rescuer = stores()
+    until(rescuer.recover_expired, "the rescue", within=40)
+    job = store.job(job_id)
+    assert (job.status, job.reason) == (Status.FAILED, "worker_lost")
+
+
+def test_a_beating_pool_is_never_robbed(store: Backend, stores, house: PoolId) -> None:
+    hand = _hand(store, house)
+    put(store)
+    hand.take()
+    rescuer = stores()
+    moment = store.server_now()
+
+    def three_leases_have_passed() -> bool:
+        assert store.beat(beat(house, [hand.as_held()], mark=dead_mark(), lease_seconds=1.0)) == CLEAN
+        assert rescuer.recover_expired() == []
+        return store.server_now() > moment + 3.0
+
+    until(three_leases_have_passed)
+    assert hand.complete()
+
+
+def test_a_pool_that_does_not_beat_yet_is_not_robbed_at_once(store: Backend, stores, house: PoolId) -> None:
+    """Its workers claim before the keeper's first beat."""
+    hand = _hand(store, house)
+    put(store)
+    hand.take()
+    rescuer = stores()
+    for _ in range(20):
+        assert rescuer.recover_expired() == []
+    assert hand.complete()
+
+
+def test_a_lost_pool_that_holds_nothing_is_forgotten(store: Backend, stores, house: PoolId) -> None:
+    store.beat(beat(house, mark=dead_mark(), lease_seconds=1.0))
+    rescuer = stores()
+    until(lambda: rescuer.recover_expired() == [] and rescuer.pools() == [], "the pool's end", within=40)
+
+
+def test_a_rescued_pool_that_comes_back_learns_what_it_lost(store: Backend, stores, house: PoolId) -> None:
+    hand = _hand(store, house)
+    put(store)
+    hand.take()
+    held = hand.as_held()
+    store.beat(beat(house, [held], mark=dead_mark(), lease_seconds=1.0))
+    rescuer = stores()
+    until(rescuer.recover_expired, "the rescue", within=40)
+    answer = store.beat(beat(house, [held], mark=dead_mark(), lease_seconds=1.0))
+    assert answer.lost == (held,)
+
+
+# ---------------------------------------------------------------- holders that no pool beats for
+
+
+def test_a_claim_with_its_own_lease_runs_out_by_itself(store: Backend, house: PoolId) -> None:
+    hand = _hand(store, house)
+    job_id = put(store)
+    hand.take(Want(lease_seconds=0.3))
+    [taken] = until(store.recover_expired, "the end of the lease", within=40)
+    assert taken.job_id == job_id
+    assert (store.job(job_id).status, store.job(job_id).retry_count) == (Status.PENDING, 0)
+    assert hand.complete() is False
+
+
+def test_a_claim_with_its_own_lease_is_left_alone_until_then(store: Backend, house: PoolId) -> None:
+    hand = _hand(store, house)
+    put(store)
+    hand.take(Want(lease_seconds=600.0))
+    for _ in range(5):
+        assert store.recover_expired() == []
+    assert hand.complete()
+
+
+def test_a_report_renews_a_lease_of_its_own(store: Backend, house: PoolId) -> None:
+    """Claims over HTTP are kept by their heartbeat only."""
+    hand = _hand(store, house)
+    put(store)
+    hand.take(Want(lease_seconds=3.0))
+    moment = store.server_now()
+
+    def six_seconds_have_passed() -> bool:
+        store.report(hand.as_held(), progress=0.5)
+        assert store.recover_expired() == []
+        return store.server_now() > moment + 6.0
+
+    until(six_seconds_have_passed)
+    assert hand.complete()
+
+
+def test_the_claim_of_a_beating_pool_has_no_lease_of_its_own(store: Backend, house: PoolId) -> None:
+    hand = _hand(store, house)
+    put(store)
+    hand.take()
+    held = hand.as_held()
+    assert store.beat(beat(house, [held], lease_seconds=600.0)) == CLEAN
+    for _ in range(5):
+        assert store.recover_expired() == []
+    assert replace(held) == hand.as_held()
