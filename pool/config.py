@@ -62,7 +62,7 @@ def load_config(
         "environment": _read_environment(environ),
         "flag": _nested(overrides or {}),
     }
-    sources = {key: origin for origin, layer in layers.items() for key, _ in _leaves(layer)}
+    sources = {key: origin for origin, layer in layers.items() for key, value in _leaves(layer) if value != ""}
     merged = _merge(layers["file"], _merge(layers["environment"], layers["flag"]))
     config = _validated(merged, path, sources)
     config = _with_backend_url(config, sources, path, environ)

@@ -5,68 +5,27 @@ bytes or "512MB". Unknown keys are refused. `config.py` finds the values and nam
 """
 
 import os
-import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import Field, model_validator
 
-from pool.identity import NAME_PATTERN, host_name
+from pool.identity import host_name
+from pool.units import (
+    Count,
+    Duration,
+    Metric,
+    Name,
+    Names,
+    PriorityNumber,
+    Section,
+    Size,
+    parse_duration,
+    parse_size,
+    require,
+    require_distinct,
+)
 
-_UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
-_UNITS_BYTES = {
-    "": 1,
-    "b": 1,
-    "kb": 10**3,
-    "mb": 10**6,
-    "gb": 10**9,
-    "kib": 2**10,
-    "mib": 2**20,
-    "gib": 2**30,
-    "k": 2**10,
-    "m": 2**20,
-    "g": 2**30,
-}
-_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)?\s*", re.IGNORECASE)
-_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", re.IGNORECASE)
-
-
-def parse_duration(value: Any) -> Any:
-    """Seconds from 30, 0.5, "30", "10m", "24h"; anything else is left for the model to refuse."""
-    if not isinstance(value, str):
-        return value
-    found = _DURATION.fullmatch(value)
-    if found is None:
-        raise ValueError(f"{value!r} is not a duration: use seconds or a number with ms, s, m, h, d or w")
-    return float(found[1]) * _UNITS_S[(found[2] or "s").lower()]
-
-
-def parse_size(value: Any) -> Any:
-    """Bytes from 1024, "512MB" (10^6), "512MiB" (2^20)."""
-    if not isinstance(value, str):
-        return value
-    found = _SIZE.fullmatch(value)
-    if found is None or found[2].lower() not in _UNITS_BYTES:
-        raise ValueError(f"{value!r} is not a size: use bytes or a number with KB, MB, GB, KiB, MiB or GiB")
-    return int(float(found[1]) * _UNITS_BYTES[found[2].lower()])
-
-
-def _split_commas(value: Any) -> Any:
-    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
-
-
-Duration = Annotated[float, BeforeValidator(parse_duration), Field(ge=0)]
-Size = Annotated[int, BeforeValidator(parse_size), Field(ge=0)]
-Names = Annotated[list[str], BeforeValidator(_split_commas)]
-Count = Annotated[int, Field(ge=1, le=2000)]
-PriorityNumber = Annotated[int, Field(ge=0, le=100)]
-Name = Annotated[str, Field(pattern=f"^{NAME_PATTERN.pattern}$")]
-Metric = Literal["rss", "pss", "uss"]
-
-
-class Section(BaseModel):
-    """A table of the file: frozen, and strict about what it knows."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+__all__ = ["Config", "Section", "parse_duration", "parse_size"]
 
 
 class PoolSection(Section):
@@ -155,13 +114,30 @@ class WorkerKeys(Section):
         None, description="autoscaling: add a worker when the oldest pending job waits longer than this"
     )
 
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        require(len(self.queues) > 0, 'queues is empty: name some, or "*" for all')
+        require("*" not in self.queues or len(self.queues) == 1, 'queues: "*" means all of them and stands alone')
+        require(self.min_priority <= self.max_priority, "min_priority is above max_priority: no job would fit")
+        is_kill_above = not self.memory_kill or not self.memory_limit or self.memory_kill >= self.memory_limit
+        require(is_kill_above, "memory_kill is below memory_limit: a worker would be killed before it is replaced")
+        self._check_autoscaling()
+        return self
+
+    def _check_autoscaling(self) -> None:
+        given = [self.count_min, self.count_max, self.target_wait]
+        if given == [None, None, None]:
+            return
+        require(None not in given, "autoscaling needs count_min, count_max and target_wait, all three")
+        require((self.count_min or 0) <= (self.count_max or 0), "count_min is above count_max")
+
 
 class WorkersSection(WorkerKeys):
     pass
 
 
 class GroupSection(WorkerKeys):
-    name: Name = Field(description="the group's name in status and in `scale --group`")
+    name: Annotated[Name, Field(max_length=24)] = Field(description="the group's name in status and in `scale --group`")
     stop_timeout: Duration | None = Field(
         None, description="this group's own deadline on stop; default: that of [pool]"
     )
@@ -230,6 +206,11 @@ class ScheduleSection(Section):
     )
     jitter: Duration = Field(0, description="start each job up to this much later")
 
+    @model_validator(mode="after")
+    def _has_one_rhythm(self) -> Self:
+        require(bool(self.cron) != bool(self.every), "give cron or every, one of the two")
+        return self
+
 
 class CommandSection(Section):
     type: str = Field(min_length=1, max_length=200, description="job type that runs this executable")
@@ -259,6 +240,11 @@ class WebSection(Section):
     tls_cert: str = Field("", description="certificate file (PEM)")
     tls_key: str = Field("", description="key file (PEM)")
 
+    @model_validator(mode="after")
+    def _has_both_files(self) -> Self:
+        require(bool(self.tls_cert) == bool(self.tls_key), "tls_cert and tls_key belong together")
+        return self
+
 
 class TokenSection(Section):
     name: Name = Field(description="who uses it; shown in logs and as the owner of jobs")
@@ -283,6 +269,11 @@ class AlertSection(Section):
     )
     url: str = Field("", description="or a URL to POST it to")
     every: Duration = Field(900, description="at most one alert of this kind in this time")
+
+    @model_validator(mode="after")
+    def _has_one_way_out(self) -> Self:
+        require(bool(self.command) != bool(self.url), "give command or url, one of the two")
+        return self
 
 
 class LogSection(Section):
@@ -317,3 +308,12 @@ class Config(Section):
     status: StatusSection = Field(default_factory=StatusSection, description="the health and control socket")
     alerts: tuple[AlertSection, ...] = Field((), description="what to do when something is wrong")
     log: LogSection = Field(default_factory=LogSection, description="what is written where")
+
+    @model_validator(mode="after")
+    def _names_are_distinct(self) -> Self:
+        require_distinct(("workers", *(group.name for group in self.groups)), "group name")
+        require_distinct((queue.name for queue in self.queues), "queue")
+        require_distinct((entry.name for entry in self.schedule), "schedule entry")
+        require_distinct((token.name for token in self.tokens), "token")
+        require_distinct([*(t.name for t in self.types), *(c.type for c in self.commands)], "job type")
+        return self
