@@ -18,7 +18,7 @@ class Priority(IntEnum):
 
 def parse_priority(value: str | int) -> int:
     """A label (any case) or an integer 0..100, given as a number or digits; InvalidJob names the choices."""
-    if isinstance(value, bool):
+    if isinstance(value, bool) or not isinstance(value, str | int):
         raise _unknown(value)
     if isinstance(value, str):
         label = value.strip()
