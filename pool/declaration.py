@@ -135,7 +135,7 @@ def _declared(
     if backoff is None or isinstance(backoff, Mapping):
         left_out.add("backoff")
     declared = JobType(
-        name=checked_name(name or _name_of(function), "name"),
+        name=checked_name(_name_of(function) if name is None else name, "name"),
         function=function,
         policy=policy_from(backoff, fatal),
         redact=_names(redact, "redact"),

@@ -184,7 +184,8 @@ class Registry:
             entry = self._find(name)
             if entry is None:
                 return None
-            self._resolved[name] = self._filled_in(entry)
+            full_name = entry.declared.name
+            self._resolved[name] = self._resolved.setdefault(full_name, self._filled_in(entry))
         return self._resolved[name]
 
     def of(self, function: Callable[..., Any]) -> JobType | None:
@@ -199,7 +200,7 @@ class Registry:
 
     def types(self) -> list[JobType]:
         """All types, by name."""
-        return [self._filled_in(self._entries[name]) for name in self.known()]
+        return [found for name in self.known() if (found := self.get(name)) is not None]
 
     def published(self) -> dict[str, dict[str, Any]]:
         """All types as a pool publishes them, by name."""

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from pool.errors import InvalidJob
 
 LATEST = 253_402_300_799.0  # 9999-12-31T23:59:59Z, the last one that can be printed
+HUGE = 10**18
 MAX_SPAN_S = 100 * 366 * 86_400.0
 
 When = datetime | str | int | float
@@ -64,7 +65,7 @@ def _number(value: object, field: str) -> float:
         raise InvalidJob(f"{field} {value!r} is a {type(value).__name__}, not a number of seconds or a time")
     if isinstance(value, float) and not math.isfinite(value):
         raise InvalidJob(f"{field} {value!r} is not a finite number")
-    return float(value) if abs(value) < 1e300 else math.copysign(math.inf, value)
+    return float(min(max(value, -HUGE), HUGE))  # an int of any size, but not of any float's
 
 
 def _is_number(text: str) -> bool:

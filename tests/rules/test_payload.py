@@ -45,7 +45,7 @@ def everything(
     gap: timedelta,
     tags: set[str],
     table: dict[int, float],
-    plain=None,  # noqa: ANN001
+    plain=None,
 ) -> None: ...
 
 
@@ -151,14 +151,14 @@ def test_a_payload_that_is_no_json_object_is_refused(text: str) -> None:
     "value", [float("nan"), float("inf"), [float("-inf")], "\ud800", {"\udfff": 1}, {1, 2}, object(), b"x", {1: 2}]
 )
 def test_without_an_annotation_only_plain_json_is_taken(value: Any) -> None:
-    def job(a) -> None: ...  # noqa: ANN001
+    def job(a) -> None: ...
 
     with pytest.raises(InvalidPayload):
         signature(job).payload_of((value,), {})
 
 
 def test_values_nested_without_end_are_refused() -> None:
-    def job(a) -> None: ...  # noqa: ANN001
+    def job(a) -> None: ...
 
     endless: list[Any] = []
     endless.append(endless)
@@ -193,7 +193,7 @@ plain_json = st.recursive(
 
 @given(plain_json)
 def test_any_plain_json_comes_back_exactly(value: Any) -> None:
-    def job(a) -> None: ...  # noqa: ANN001
+    def job(a) -> None: ...
 
     shape = signature(job)
     back = shape.arguments(shape.payload_of((value,), {}))["a"]
