@@ -11,6 +11,7 @@ from pool.clock import monotonic_now
 from pool.errors import BackendUnavailable, ClaimLost, InvalidJob, JobpoolError
 from pool.jobs.job import Claim, NewJob
 from pool.logs import log
+from pool.worker.mailbox import Mailbox
 from pool.worker.output import Transcript
 from pool.worker.results import ResultNotStorable, to_json
 from pool.worker.timeouts import Interrupts
@@ -34,7 +35,7 @@ class CurrentJob:
     """The job that runs here. Made anew for each attempt; after its end every method raises."""
 
     __slots__ = (
-        "_children", "_claim", "_deadline", "_held", "_interrupts", "_is_over", "_is_stopping", "_make_job",
+        "_children", "_claim", "_deadline", "_held", "_interrupts", "_is_over", "_mailbox", "_make_job",
         "_next_progress", "_pid", "_store", "_thread", "transcript",
     )  # fmt: skip
 
@@ -44,12 +45,12 @@ class CurrentJob:
         held: Held,
         store: Work,
         interrupts: Interrupts,
-        is_stopping: Callable[[], bool],
+        mailbox: Mailbox,
         make_job: MakeJob,
         timeout: float,
     ) -> None:
         self._claim, self._held, self._store = claim, held, store
-        self._interrupts, self._is_stopping, self._make_job = interrupts, is_stopping, make_job
+        self._interrupts, self._mailbox, self._make_job = interrupts, mailbox, make_job
         self._deadline = monotonic_now() + timeout if timeout else None
         self._children: list[NewJob] = []
         self._next_progress = 0.0
@@ -102,7 +103,7 @@ class CurrentJob:
     @property
     def stopping(self) -> bool:
         """Whether this worker was told to finish: a long job may checkpoint and return early."""
-        return self._is_stopping()
+        return self._mailbox.is_stopping
 
     @property
     def restored(self) -> Any:

@@ -9,6 +9,7 @@ from pool.board.record import Exit
 from pool.clock import monotonic_now
 from pool.seat import MemoryMetric
 from pool.settings import WorkerKeys
+from pool.worker.boot import BootFailed
 
 JITTER_SHARE = 0.1
 SOONEST_LOOK_S = 0.02  # short jobs need no look each
@@ -24,6 +25,14 @@ class Limits:
         self._leave_at = monotonic_now() + lifetime if settings.max_age else float("inf")
         self.memory = MemoryWatch(settings.memory_metric, settings.memory_check_seconds)
         self.memory_limit = settings.memory_limit
+
+    def refuse_ceiling_below(self, size: int) -> None:
+        """BootFailed when a fresh worker is above its ceiling already: it would be replaced after every job."""
+        if self.memory_limit and size > self.memory_limit:
+            raise BootFailed(
+                f"memory_limit is {self.memory_limit:,} bytes, but a fresh worker with your modules has {size:,} already: "
+                "raise memory_limit, or set memory_metric to pss or uss"
+            )
 
     def reached(self, jobs: int) -> Exit | None:
         """The limit that is reached, if one is."""

@@ -7,21 +7,20 @@ from pool.backends import spool
 from pool.backends.contract import Backend, Want
 from pool.backends.opening import open_backend
 from pool.board.record import Exit, State
-from pool.clock import boottime_now, monotonic_now
+from pool.clock import monotonic_now
 from pool.config import backend_url, state_dir
 from pool.errors import BackendUnavailable, LaneBarred
-from pool.identity import LaneId
-from pool.jobs.job import Claim, Settlement
+from pool.jobs.job import Claim
 from pool.jobs.registry import registry
 from pool.logs import log
 from pool.seat import Seat
 from pool.settings import Config, WorkerKeys
-from pool.worker import endings, hooking
+from pool.worker import hooking
 from pool.worker.boot import BootFailed, import_app, remark_of
-from pool.worker.desk import Desk, GaveUp
+from pool.worker.desk import GaveUp
+from pool.worker.lane import Lane, Tools
 from pool.worker.limits import Limits
-from pool.worker.presence import LaneFace, Presence
-from pool.worker.runner import Runner
+from pool.worker.presence import Presence
 from pool.worker.surroundings import Surroundings
 from pool.worker.timeouts import Interrupts
 
@@ -61,7 +60,7 @@ def want_of(config: Config, settings: WorkerKeys) -> Want:
 
 
 class Worker:
-    """One process, one lane. `in_hand` is what the last job came to, until the store has taken it."""
+    """One process that runs one job at a time."""
 
     def __init__(self, config: Config, settings: WorkerKeys, seat: Seat, *, burst: bool = False) -> None:
         self.config, self.seat, self.is_burst = config, seat, burst
@@ -71,30 +70,32 @@ class Worker:
         self.limits = Limits(settings)
         self.around = Surroundings()
         self.mailbox = self.around.mailbox
-        self.face = LaneFace(seat.record.lanes[0].state)
+        self.tools = Tools(
+            seat=seat,
+            presence=self.presence,
+            mailbox=self.mailbox,
+            stage=self.around.stage,
+            registry=registry,
+            lease_seconds=config.backend.lease,
+            state_dir=state_dir(config),
+        )
         self.interrupts = Interrupts(seat.record.lanes[0].order)
-        self.in_hand: Settlement | None = None
-        self._late_after_s = config.backend.lease / 3
+        self._found_nothing = False
         self._orders_turn = -1
         self._is_draining = False
-        self._found_nothing = False
 
     # ------------------------------------------------------------ birth
 
     def boot(self) -> None:
-        """Import the application; BootFailed when it cannot be used. The store is not needed for this."""
+        """Import the application; BootFailed when it cannot be used. The store need not answer for this."""
         self.mailbox.listen(self._note_stop, self.interrupts.look)
         self.around.open()
         import_app(self.config)
         hooking.boot()
         self.around.settle_in()
-        self._refuse_a_ceiling_below_us()
+        self.limits.refuse_ceiling_below(self.limits.memory.size(monotonic_now()))
         self.backend = self._open_backend()
-        self.lane = LaneId(self.seat.worker)
-        self.desk = Desk(self.backend, self.lane, self.presence, self.mailbox)
-        self.runner = Runner(
-            self.lane, self.face, self.backend, registry, self.interrupts, self.around.stage, self._is_stopping
-        )
+        self.lane = Lane(self.tools, 0, self.interrupts, self.backend)
         gc.collect()
         gc.freeze()  # what the app imported stays; the collector need not look at it again
 
@@ -103,12 +104,12 @@ class Worker:
         self.presence.announce_ready()
         try:
             self._open_the_bell()
-            why = self.work() if self._replay_spool() else Exit.STOPPED
+            why = self.work() if self._replay_spool() else self._stop_reason()
         except LaneBarred:
             log.error("this worker was declared dead and its job given away; it leaves")
             why = Exit.BARRED
         except GaveUp:
-            self._keep_on_disk()
+            self.lane.keep_on_disk()
             why = self._stop_reason()
         return self.leave(why)
 
@@ -117,8 +118,9 @@ class Worker:
     def work(self) -> Exit:
         """Claim, run, settle, rest; returns why it is over, with nothing in hand."""
         while True:
+            self.mailbox.obey_reopen()
             why = self.reason_to_leave()
-            claim = self.exchange(None if why or self._may_not_claim() else self.want)
+            claim = self.next_claim(why)
             if claim is not None:
                 self.carry_out(claim)
             elif why:
@@ -138,52 +140,37 @@ class Worker:
         self.presence.rss_bytes = self.limits.memory.rss
         return reached
 
-    def exchange(self, want: Want | None) -> Claim | None:
-        """Hand in what is in hand and take the next job, in one step."""
-        if self.in_hand is None and want is None:
+    def next_claim(self, why: Exit | None) -> Claim | None:
+        """Hand in the last job; take the next unless we leave or drain."""
+        want = None if why or self.may_not_claim() else self.want
+        claim = self.lane.exchange(want)
+        if claim is None:
+            self._found_nothing = want is not None
             return None
-        answer = self.desk.exchange(self.in_hand, want)
-        if self.in_hand is not None:
-            self._note_settled(self.in_hand, answer.settled)
-        if answer.claim is not None:
-            self.face.claimed(answer.claim, self.desk.request)
-        elif want is not None:
-            self._found_nothing = True
-        return answer.claim
+        return self.lane.made_sure(claim, self.want)
 
     def carry_out(self, claim: Claim) -> None:
-        """Run the claim, or give it back when we were told to leave meanwhile."""
-        fresh = self.made_sure(claim)
-        if fresh is None:
-            return
-        if self.mailbox.is_stopping:
-            self.in_hand = endings.unstarted(fresh)
-            return
         self.presence.show(State.BUSY)
-        self.in_hand = self.runner.run(fresh, self.desk.request)
+        self.lane.carry_out(claim)
         if not self.around.tidy_up():
             self._reconnect()
 
     def rest(self) -> None:
         """On the bell, in slices that show life; a signal ends it."""
         self.presence.show(State.IDLE)
-        if self._may_not_claim():
+        if self.may_not_claim():
             self.mailbox.sleep(SLICE_S)
         elif not self.is_burst:
             self.backend.wait(self.want, SLICE_S, self.mailbox.fd)
             self.mailbox.empty()
 
-    def made_sure(self, claim: Claim) -> Claim | None:
-        """The claim, asked for again when it is so old that the job may have been given away meanwhile."""
-        asked_at = self.desk.asked_at
-        while boottime_now() - min(asked_at, claim.claimed_boottime) > self._late_after_s:
-            log.info("claim is old; making sure before the start", job=claim.job_id)
-            again = self.exchange(self.want)
-            if again is None:
-                self.face.settled(self.desk.request)
-                return None
-            claim, asked_at = again, self.desk.asked_at
-        return claim
+    def may_not_claim(self) -> bool:
+        """Whether the parent has told us to drain."""
+        orders = self.seat.record.orders
+        if orders.turn != self._orders_turn:
+            self._orders_turn = orders.turn
+            self._is_draining = bool(orders.read().draining)
+        return self._is_draining
 
     # ------------------------------------------------------------ the end
 
@@ -203,29 +190,13 @@ class Worker:
             self.mailbox.sleep(SLICE_S)
             self.presence.touch()
 
-    def _keep_on_disk(self) -> None:
-        """The store is away and we must go: the result waits in the state directory for the next start."""
-        if self.in_hand is None:
-            return
-        try:
-            path = spool.keep(state_dir(self.config), self.lane, self.desk.request, self.in_hand)
-        except OSError as error:
-            log.error("result lost: it can neither be handed in nor kept on disk", error=str(error))
-        else:
-            log.warning("the store is away; result kept on disk for the next start", file=str(path))
-
     def _stop_reason(self) -> Exit:
         return Exit.ORPHANED if self.around.is_orphan(self.seat.parent) else Exit.STOPPED
 
-    # ------------------------------------------------------------ small parts
+    # ------------------------------------------------------------ the store and signals
 
-    def _refuse_a_ceiling_below_us(self) -> None:
-        size, limit = self.limits.memory.size(monotonic_now()), self.limits.memory_limit
-        if limit and size > limit:
-            raise BootFailed(
-                f"memory_limit is {limit:,} bytes, but a fresh worker with your modules has {size:,} already: "
-                "raise memory_limit, or set memory_metric to pss or uss"
-            )
+    def _open_backend(self) -> Backend:
+        return open_backend(backend_url(self.config), namespace=self.config.backend.namespace)
 
     def _open_the_bell(self) -> None:
         """Before the first claim: a job enqueued right after it must ring for us."""
@@ -238,7 +209,7 @@ class Worker:
         pause = 0.1
         while not self.mailbox.is_stopping:
             try:
-                spool.replay(self.backend, state_dir(self.config))
+                spool.replay(self.backend, self.tools.state_dir)
                 return True
             except BackendUnavailable as error:
                 log.limited("spool", "kept results wait for the store", error=str(error))
@@ -247,36 +218,15 @@ class Worker:
             pause = min(2 * pause, 5.0)
         return False
 
-    def _note_settled(self, settlement: Settlement, accepted: bool | None) -> None:
-        self.in_hand = None
-        self.face.settled(self.desk.request)
-        if accepted:
-            self.presence.counts.add(settlement.outcome)
-        else:
-            log.warning("claim lost: the job was given to another worker", job=settlement.job_id)
-
-    def _may_not_claim(self) -> bool:
-        """Whether the parent has told us to drain."""
-        orders = self.seat.record.orders
-        if orders.turn != self._orders_turn:
-            self._orders_turn = orders.turn
-            self._is_draining = bool(orders.read().draining)
-        return self._is_draining
-
-    def _note_stop(self) -> None:
-        """In the signal handler of SIGTERM."""
-        if self.around.is_orphan(self.seat.parent):
-            self.interrupts.limit_orphan(self.stop_timeout)
-
     def _reconnect(self) -> None:
         """A job has closed descriptors that were not its own: nothing that was open can be trusted."""
         log.error("a job closed descriptors of its worker; the worker is replaced after it")
         self.presence.forget_descriptors()
         self.around.keep_alive(self.backend)
-        self.backend = self.desk.backend = self.runner.store = self._open_backend()
+        self.backend = self._open_backend()
+        self.lane.connect(self.backend)
 
-    def _is_stopping(self) -> bool:
-        return self.mailbox.is_stopping
-
-    def _open_backend(self) -> Backend:
-        return open_backend(backend_url(self.config), namespace=self.config.backend.namespace)
+    def _note_stop(self) -> None:
+        """In the signal handler of SIGTERM."""
+        if self.around.is_orphan(self.seat.parent):
+            self.interrupts.limit_orphan(self.stop_timeout)

@@ -8,6 +8,8 @@ import signal
 from collections.abc import Callable
 from types import FrameType
 
+from pool import logs
+
 Handler = Callable[[int, FrameType | None], None]
 UNMOVED_BY = (signal.SIGINT, signal.SIGHUP, signal.SIGWINCH, signal.SIGPIPE)
 
@@ -17,6 +19,7 @@ class Mailbox:
 
     def __init__(self) -> None:
         self.is_stopping = False
+        self._must_reopen_log = False
         self._handlers: dict[signal.Signals, Handler] = {}
         self._open_pipe()
 
@@ -27,10 +30,19 @@ class Mailbox:
             self.is_stopping = True
             on_stop()
 
-        self._handlers = {signal.SIGTERM: stop, signal.SIGURG: on_look, signal.SIGALRM: on_look}
+        def reopen(number: int, frame: FrameType | None) -> None:
+            self._must_reopen_log = True
+
+        self._handlers = {signal.SIGTERM: stop, signal.SIGURG: on_look, signal.SIGALRM: on_look, signal.SIGUSR1: reopen}
         # a handler and not SIG_IGN: an ignored signal would stay ignored in every program that a job starts
         self._handlers |= dict.fromkeys(UNMOVED_BY, _pass_over)
         self.repair()
+
+    def obey_reopen(self) -> None:
+        """SIGUSR1: the log file was moved. Not in the handler, which may have interrupted a line."""
+        if self._must_reopen_log:
+            self._must_reopen_log = False
+            logs.reopen()
 
     def repair(self) -> None:
         """Put our handlers back; jobs may have changed them."""
@@ -72,5 +84,5 @@ def _pass_over(number: int, frame: FrameType | None) -> None:
 def behave_like_any_program() -> None:
     """In a child that a job forked: signals end it as they end any program."""
     signal.set_wakeup_fd(-1)
-    for number in (signal.SIGTERM, signal.SIGALRM, signal.SIGURG, *UNMOVED_BY):
+    for number in (signal.SIGTERM, signal.SIGALRM, signal.SIGURG, signal.SIGUSR1, *UNMOVED_BY):
         signal.signal(number, signal.SIG_DFL)

@@ -5,9 +5,8 @@ Whatever the job does, `run` returns a settlement: the worker lives.
 
 import asyncio
 import os
-from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pool.backends.contract import Held, Work
 from pool.clock import wall_now
@@ -15,34 +14,28 @@ from pool.errors import InvalidPayload, JobStopped, UnknownType
 from pool.identity import LaneId
 from pool.jobs.drafts import child_of
 from pool.jobs.job import Claim, Outcome, Settlement
-from pool.jobs.registry import JobType, Registry
+from pool.jobs.registry import JobType
 from pool.logs import log
 from pool.worker import endings
 from pool.worker.context import CurrentJob, sole
 from pool.worker.endings import Ending
 from pool.worker.hooking import Around, tell
-from pool.worker.output import Stage
 from pool.worker.presence import LaneFace
 from pool.worker.results import to_json
 from pool.worker.timeouts import Interrupts, enter_user_code
+
+if TYPE_CHECKING:
+    from pool.worker.lane import Tools
 
 
 class Runner:
     """Runs the jobs of one lane, one at a time, in this thread. Async functions run on a loop of their own."""
 
-    def __init__(
-        self,
-        lane: LaneId,
-        face: LaneFace,
-        store: Work,
-        registry: Registry,
-        interrupts: Interrupts,
-        stage: Stage,
-        is_stopping: Callable[[], bool],
-    ) -> None:
+    def __init__(self, lane: LaneId, face: LaneFace, store: Work, tools: "Tools", interrupts: Interrupts) -> None:
         self.store = store
-        self._lane, self._face, self._registry = lane, face, registry
-        self._interrupts, self._stage, self._is_stopping = interrupts, stage, is_stopping
+        self._lane, self._face, self._registry = lane, face, tools.registry
+        self._interrupts, self._stage = interrupts, tools.stage
+        self._mailbox = tools.mailbox
         self._pid = os.getpid()
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -67,7 +60,7 @@ class Runner:
 
     def _context(self, claim: Claim, timeout: float) -> CurrentJob:
         held = Held(self._lane, claim.job_id, claim.claim)
-        return CurrentJob(claim, held, self.store, self._interrupts, self._is_stopping, child_of, timeout)
+        return CurrentJob(claim, held, self.store, self._interrupts, self._mailbox, child_of, timeout)
 
     def _perform(self, job_type: JobType, claim: Claim, job: CurrentJob, timeout: float, ending: Ending) -> None:
         """Everything that may run the user's code; what it prints and raises lands in `ending`."""
