@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from pool.cli.output import remark, say, say_json
-from pool.cli.store import AsJson, BackendUrl, ConfigFile, load, refuse_missing_default, unstoppable
+from pool.cli.store import AsJson, BackendUrl, ConfigFile, client_of, load, unstoppable
 from pool.client import Client
 from pool.config import Loaded
 from pool.errors import InvalidJob
@@ -34,10 +34,9 @@ def enqueue(
 ) -> None:
     """Enqueue one job. It is stored when this returns."""
     loaded = load(config, backend, app__modules=[app] if app else None)
-    refuse_missing_default(loaded)
     asked = {"queue": queue, "priority": priority, "delay": _seconds(delay), "run_at": at, "idempotency_key": key}
     options: dict[str, Any] = {"max_retries": max_retries, **asked}
-    with Client(loaded.config.backend.url, namespace=loaded.config.backend.namespace) as client, unstoppable():
+    with client_of(loaded) as client, unstoppable():
         _make_type_known(client, type_, loaded)
         given = {name: value for name, value in options.items() if value is not None}
         receipt = client.enqueue(type_, _payload(payload), **given)

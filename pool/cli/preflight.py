@@ -7,6 +7,7 @@ from typing import Any
 from pool.config import Loaded
 from pool.errors import BackendUnavailable, ConfigError, JobpoolError
 from pool.jobs.registry import registry
+from pool.place import SQLITE
 from pool.settings import Config
 
 SQLITE_MAGIC = b"SQLite format 3\0"
@@ -37,10 +38,8 @@ def refuse_unusable_store(loaded: Loaded) -> None:
 
 
 def sqlite_path(url: str) -> Path:
-    """The file of a sqlite URL: sqlite:///relative, sqlite:////absolute or sqlite:///absolute as people write it."""
-    from pool.backends.sqlite.place import path_of
-
-    return path_of(url)
+    """The file of a sqlite URL: sqlite:///relative.db or sqlite:////absolute/path.db."""
+    return Path(url.removeprefix(SQLITE))
 
 
 def _refuse_unusable_file(path: Path) -> None:

@@ -7,8 +7,7 @@ import typer
 
 from pool.cli.output import say, say_json, say_table
 from pool.cli.preflight import import_modules, read_schedule
-from pool.cli.store import AsJson, BackendUrl, ConfigFile, load, opened, unstoppable
-from pool.client import Client
+from pool.cli.store import AsJson, BackendUrl, ConfigFile, client_of, load, opened, unstoppable
 from pool.clock import as_rfc3339
 from pool.config import Loaded
 from pool.errors import CallerError
@@ -47,7 +46,7 @@ def run_entry(
     loaded = load(config, backend)
     entry = _entry(loaded, name)
     options: dict[str, Any] = {"queue": entry.queue or None, "priority": entry.priority}
-    with Client(loaded.config.backend.url, namespace=loaded.config.backend.namespace) as client, unstoppable():
+    with client_of(loaded) as client, unstoppable():
         if client.published_type(entry.type) is None and loaded.config.app.modules:
             import_modules(loaded.config)
         given = {key: value for key, value in options.items() if value is not None}

@@ -24,7 +24,9 @@ def start(
     app: App = None,
     backend: BackendUrl = None,
     config: ConfigFile = None,
-    burst: Annotated[bool, typer.Option("--burst", help="End when no job is pending: 0, or 1 if one failed.")] = False,
+    burst: Annotated[
+        bool, typer.Option("--burst", help="End when no job is pending: 0, or 1 if a worker died.")
+    ] = False,
     watch: Annotated[
         bool, typer.Option("--watch", help="For development: new code at every change of a file.")
     ] = False,
@@ -47,8 +49,13 @@ def start(
 def supervise(plan: Plan, reread: Reread) -> int:
     """The supervisor's whole life; its exit code."""
     from pool.supervisor.loop import Supervisor
+    from pool.supervisor.status_desk import StatusDesk
+    from pool.supervisor.systemd import Systemd
 
-    return Supervisor(plan, reread=reread).run()
+    try:
+        return Supervisor(plan, reread=reread, residents=(StatusDesk(), Systemd())).run()
+    finally:
+        logs.close()
 
 
 def check(

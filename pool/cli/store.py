@@ -11,8 +11,11 @@ import typer
 
 from pool.backends.contract import Backend
 from pool.backends.opening import open_backend
+from pool.client import Client
 from pool.config import Loaded, default_database, load_config
 from pool.errors import BackendUnavailable
+from pool.jobs.registry import defaults_from, registry
+from pool.place import Place
 
 ConfigFile = Annotated[str | None, typer.Option("--config", metavar="FILE", help="Configuration file.")]
 BackendUrl = Annotated[str | None, typer.Option("--backend", metavar="URL", help="Where the jobs rest.")]
@@ -51,6 +54,16 @@ def refuse_missing_default(loaded: Loaded) -> None:
     path = default_database(loaded.config)
     if is_default and not path.exists():
         raise NoStore(path)
+
+
+def client_of(loaded: Loaded) -> Client:
+    """A client of the configured store, with the limits and defaults of this configuration."""
+    refuse_missing_default(loaded)
+    registry.defaults = defaults_from(loaded.config.jobs)
+    backend, jobs = loaded.config.backend, loaded.config.jobs
+    client = Client(backend.url, namespace=backend.namespace)
+    client._place = Place(backend.url, backend.namespace, jobs.max_payload)
+    return client
 
 
 class Unstoppable:
