@@ -1,9 +1,9 @@
 """The command line's end of the status socket. Standard library only, so that `jobpool health` starts fast."""
 
-import errno
 import json
 import os
 import socket
+import struct
 from typing import Any
 
 from pool.clock import monotonic_now
@@ -66,7 +66,7 @@ def ask(
     deadline = None if timeout is None else monotonic_now() + timeout
     try:
         return _parsed(where, _exchange(where, _request(method, path, body), deadline))
-    except TimeoutError:
+    except (TimeoutError, BlockingIOError):
         raise NoAnswer(where, timeout or 0.0) from None
     except OSError as error:
         raise _in_words(where, error) from None
@@ -80,13 +80,21 @@ def _request(method: str, path: str, body: dict[str, Any] | None) -> bytes:
 
 def _exchange(where: str, request: bytes, deadline: float | None) -> bytes:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as pool:
-        pool.settimeout(_left(deadline))
-        pool.connect(where)
+        _connect(pool, where, deadline)
         pool.sendall(request)
         parts = []
         while part := _received(pool, deadline):
             parts.append(part)
     return b"".join(parts)
+
+
+def _connect(pool: socket.socket, where: str, deadline: float | None) -> None:
+    """In blocking mode with the kernel's own timeout: in the other modes a full backlog is an error at once (EAGAIN)."""
+    left = _left(deadline)
+    if left is not None:
+        pool.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("@ll", int(left), int(left % 1 * 1_000_000)))
+    pool.connect(where)
+    pool.settimeout(left)
 
 
 def _received(pool: socket.socket, deadline: float | None) -> bytes:
@@ -124,6 +132,4 @@ def _in_words(where: str, error: OSError) -> PoolUnreachable:
         return Refused(where)
     if isinstance(error, PermissionError):
         return NotPermitted(where)
-    if error.errno == errno.EAGAIN:
-        return NoAnswer(where, 0.0)
     return BadAnswer(where, error.strerror or str(error))

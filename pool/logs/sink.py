@@ -93,8 +93,8 @@ class Sink:
         return int(engine.add(self._take, level=level, format=_no_text, catch=False, backtrace=False, diagnose=False))
 
     def write(self, level: str, event: str, fields: dict[str, Any]) -> None:
-        """A line of our own; never raises. RuntimeError is loguru's answer to a log call inside a log call (a signal)."""
-        with contextlib.suppress(RuntimeError):
+        """A line of our own; never raises, whatever is wrong with the fields or with a log call inside a log call."""
+        with contextlib.suppress(Exception):
             self._own.bind(**fields).log(level, event)
 
     def _take(self, message: Any) -> None:

@@ -111,6 +111,8 @@ def tcp_listener(address: str) -> socket.socket:
     host, _, port = address.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     try:
+        if int(port) > 65535:
+            raise ValueError("a port is at most 65535")
         family, _, _, _, place = socket.getaddrinfo(
             host or None, int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE | socket.AI_NUMERICHOST
         )[0]
