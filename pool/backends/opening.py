@@ -1,0 +1,46 @@
+"""From a URL to a backend. Only the backend that is asked for is imported."""
+
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from pool.backends.contract import Backend
+from pool.errors import ConfigError
+
+_REDIS_SCHEMES = ("redis", "rediss", "unix", "valkey", "valkeys")
+_CHOICES = "sqlite:///relative/path, sqlite:////absolute/path, redis://host:6379/0, rediss://… (TLS), redis+sentinel://…, redis+cluster://…"
+
+
+def open_backend(url: str, *, namespace: str = "default", producer: bool = False, create: bool = True) -> Backend:
+    """The backend of a URL, not connected yet. `producer`: all it commits survives a power cut (SQLite).
+
+    `create=False` refuses to make a missing SQLite database. ConfigError for a URL that names no backend.
+    """
+    scheme = url.partition("://")[0].lower()
+    if scheme == "sqlite":
+        from pool.backends.sqlite.backend import SqliteBackend
+
+        return SqliteBackend(sqlite_path(url), producer=producer, create=create)
+    if scheme.partition("+")[0] in _REDIS_SCHEMES:
+        from pool.backends.redis.backend import RedisBackend
+
+        return RedisBackend(url, namespace=namespace)
+    raise ConfigError(f"backend URL {mask_url(url)!r} names no backend; choose one of {_CHOICES}")
+
+
+def sqlite_path(url: str) -> str:
+    """The file of an sqlite URL: three slashes for a relative path, four for an absolute one."""
+    rest = url[len("sqlite://") :].partition("?")[0]
+    if not rest.startswith("/") or rest in ("/", "//"):
+        raise ConfigError(
+            f"backend URL {url!r} names no file: write sqlite:///relative/path or sqlite:////absolute/path"
+        )
+    return unquote(rest[1:])
+
+
+def mask_url(url: str) -> str:
+    """The URL without its password, safe to print."""
+    parts = urlsplit(url)
+    if "@" not in parts.netloc:
+        return url
+    login, _, place = parts.netloc.rpartition("@")
+    user, colon, _ = login.partition(":")
+    return urlunsplit(parts._replace(netloc=f"{user}{colon}{'***' if colon else ''}@{place}"))

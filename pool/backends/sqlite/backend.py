@@ -1,0 +1,200 @@
+"""The SQLite backend: each method of the contract is one transaction on a file that any number of processes share."""
+
+import sqlite3
+from collections.abc import Callable, Sequence
+
+from pool.backends.contract import (
+    Answer,
+    Beat,
+    BeatAnswer,
+    Departure,
+    Held,
+    JobFilter,
+    Page,
+    PoolState,
+    Promotion,
+    QueueState,
+    Recovered,
+    Statistics,
+    Want,
+)
+from pool.backends.sqlite import departures, inspection, intake, upkeep, work
+from pool.backends.sqlite.leases import Watcher
+from pool.backends.sqlite.store import Store
+from pool.backends.sqlite.transaction import Host
+from pool.backends.sqlite.waiting import Waiting
+from pool.clock import boottime_now, monotonic_now, wall_now
+from pool.errors import CallerError
+from pool.identity import LaneId, PoolId, ProcessMark, boot_id, process_mark
+from pool.jobs.job import Job, NewJob, Receipt, Settlement
+from pool.jobs.lifecycle import Status
+
+
+class SqliteBackend:
+    """See `pool.backends.contract`. The constructor touches nothing; the first call opens the database.
+
+    producer   every commit of this object survives a power cut (else only what is acknowledged to a person or program)
+    create     make the database when there is none
+    lock_wait  seconds to stand in line for the write lock before BackendBusy
+    The clocks and marks are for tests.
+    """
+
+    kind = "sqlite"
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        producer: bool = False,
+        create: bool = True,
+        lock_wait: float = 5.0,
+        wall: Callable[[], float] = wall_now,
+        boottime: Callable[[], float] = boottime_now,
+        boot: Callable[[], str] = boot_id,
+        mark: Callable[[], ProcessMark] = process_mark,
+    ) -> None:
+        self._host = Host(wall, boottime, boot, mark)
+        self._store = Store(path, self._host, create=create, durable=producer, lock_wait=lock_wait)
+        self._waiting = Waiting(self._store)
+        self._watcher = Watcher(self._host)
+        self._purges: dict[tuple[str, frozenset[Status]], int] = {}
+        self.url = f"sqlite:///{self._store.path}"
+
+    # ------------------------------------------------------------ intake
+
+    def enqueue(
+        self, jobs: Sequence[NewJob], *, refuse_above: int | None = None, durable: bool = False
+    ) -> list[Receipt]:
+        """Stored and synced before it returns; `durable` asks for nothing more here."""
+        if not jobs:
+            return []
+        intake.check_batch(jobs)
+        return self._store.write(lambda tx: intake.enqueue(tx, jobs, refuse_above), durable=True)
+
+    def cancel(self, job_id: str, *, owner: str | None = None) -> Job:
+        self._store.write(lambda tx: intake.cancel(tx, job_id, owner), durable=True)
+        return self.job(job_id)
+
+    def revive(self, job_id: str, *, payload: str | None = None) -> Job:
+        self._store.write(lambda tx: intake.revive(tx, job_id, payload), durable=True)
+        return self.job(job_id)
+
+    def discard(self, job_id: str) -> Job:
+        self._store.write(lambda tx: intake.discard(tx, job_id), durable=True)
+        return self.job(job_id)
+
+    def set_queue(self, queue: str, *, paused: bool | None = None, max_pending: int | None = None) -> None:
+        self._store.write(lambda tx: intake.set_queue(tx, queue, paused, max_pending), durable=True)
+
+    def purge(self, queue: str, *, statuses: frozenset[Status], limit: int = 1000) -> int:
+        key = (queue, statuses)
+        if key not in self._purges:
+            self._purges[key] = self._store.read(intake.top_rank)
+        top = self._purges[key]
+        removed = self._store.write(lambda tx: intake.purge(tx, queue, statuses, top, limit), durable=True)
+        if removed < limit:
+            del self._purges[key]
+        return removed
+
+    # ------------------------------------------------------------ work
+
+    def exchange(
+        self, lane: LaneId, request: int, *, settlement: Settlement | None = None, want: Want | None = None
+    ) -> Answer:
+        told = self._store.write(lambda tx: work.exchange(tx, lane, request, settlement, want))
+        if told.error is not None:
+            raise told.error
+        if told.work_is_left and want is not None:
+            self._waiting.pass_on(want)
+        return told.answer
+
+    def report(
+        self, held: Held, *, progress: float | None = None, note: str | None = None, checkpoint: str | None = None
+    ) -> bool:
+        return self._store.write(lambda tx: work.report(tx, held, progress, note, checkpoint))
+
+    def wait(self, want: Want, seconds: float, interrupt_fd: int | None = None) -> None:
+        self._waiting.wait(want, seconds, interrupt_fd)
+
+    # ------------------------------------------------------------ upkeep
+
+    def beat(self, beat: Beat) -> BeatAnswer:
+        self._store.look_at_file()
+        return self._store.write(lambda tx: upkeep.beat(tx, beat))
+
+    def recover(self, departure: Departure) -> list[Recovered]:
+        return self._store.write(lambda tx: departures.recover(tx, departure))
+
+    def recover_expired(self) -> list[Recovered]:
+        """Looks without the write lock, and writes only when there is something to take or to forget."""
+        found = self._store.read(lambda tx: (upkeep.run_out(tx, self._watcher), upkeep.gone(tx, self._watcher)))
+        if not any(found):
+            return []
+        return self._store.write(lambda tx: upkeep.recover_run_out(tx, self._watcher))
+
+    def leave(self, pool: PoolId) -> None:
+        self._store.write(lambda tx: upkeep.leave(tx, pool))
+
+    def promote(self, limit: int = 1000) -> Promotion:
+        """Writes only when something is due. Also keeps the -wal short and sweeps deserted bells."""
+        self._waiting.sweep()
+        self._store.shorten_wal()
+        due, next_due = self._store.read(lambda tx: (upkeep.has_due(tx), work.next_due(tx)))
+        if not due:
+            return Promotion(0, next_due)
+        return self._store.write(lambda tx: upkeep.promote(tx, limit))
+
+    def tick(self, schedule: str, version: str, due: float, job: NewJob | None) -> Receipt | None:
+        if job is not None:
+            intake.check_batch([job])
+        return self._store.write(lambda tx: upkeep.tick(tx, schedule, version, due, job))
+
+    def last_tick(self, schedule: str) -> float | None:
+        return self._store.read(lambda tx: upkeep.last_tick(tx, schedule))
+
+    def forget(self, *, completed_s: float, failed_s: float, idempotency_s: float, limit: int = 1000) -> int:
+        return self._store.write(lambda tx: upkeep.forget(tx, completed_s, failed_s, idempotency_s, limit))
+
+    # ------------------------------------------------------------ inspection
+
+    def job(self, job_id: str) -> Job:
+        return self._store.read(lambda tx: inspection.job(tx, job_id))
+
+    def jobs(self, which: JobFilter, *, after: str | None = None, limit: int = 50) -> Page:
+        if limit < 1:
+            raise CallerError(f"limit must be at least 1, not {limit}")
+        return self._store.read(lambda tx: inspection.jobs(tx, which, after, limit))
+
+    def queues(self) -> list[QueueState]:
+        return self._store.read(inspection.queues)
+
+    def statistics(self) -> Statistics:
+        numbers = self._store.read(inspection.numbers)
+        file_bytes, wal_bytes = self._store.file_sizes()
+        facts = {
+            "kind": self.kind,
+            "version": sqlite3.sqlite_version,
+            "memory_used": None,
+            "memory_peak": None,
+            "file_bytes": file_bytes,
+            "wal_bytes": wal_bytes,
+        }
+        return Statistics(**numbers, backend=facts)
+
+    def pools(self) -> list[PoolState]:
+        return self._store.read(lambda tx: inspection.pools(tx, self._watcher))
+
+    def server_now(self) -> float:
+        return self._host.wall()
+
+    # ------------------------------------------------------------ the object itself
+
+    def ping(self) -> float:
+        """One read of the store."""
+        began = monotonic_now()
+        self._store.read(work.next_due)
+        return monotonic_now() - began
+
+    def close(self) -> None:
+        self._waiting.close()
+        self._store.close()

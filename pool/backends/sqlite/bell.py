@@ -1,0 +1,218 @@
+"""Doorbells: how an enqueue in one process wakes a worker asleep in another, without a server and without polling.
+
+Each class of workers (queues and priority range) has a FIFO in a folder beside the database, and a note that says what
+it serves. A byte in the FIFO is a flag, not a count: who wakes drains it, claims, and rings once more when work is left.
+Waiters register with EPOLLEXCLUSIVE, so one byte wakes one of them. A FIFO that nobody listens to costs one failed open.
+"""
+
+import errno
+import hashlib
+import json
+import os
+import select
+import stat
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from pool.backends.contract import Want
+from pool.backends.sqlite.lock import take_after
+from pool.clock import wall_now
+from pool.logs import log
+
+# A folder's time stamp moves in steps of a few ms: a listing younger than this may be older than the folder.
+_STAMP_GRAIN_NS = 50_000_000
+_STALE_S = 600.0
+KEEPER = Want(queues=())  # serves no queue: rung when a job is scheduled
+
+
+@dataclass(frozen=True, slots=True)
+class Ring:
+    """What happened that may interest a waiter: a job of this queue and priority is pending, or `scheduled`."""
+
+    queue: str
+    priority: int
+    scheduled: bool = False
+
+
+SCHEDULE_CHANGED = Ring("", 0, scheduled=True)
+
+
+def concerns(want: Want, ring: Ring) -> bool:
+    """Whether a worker of this class may want to know."""
+    if ring.scheduled or not want.queues:
+        return ring.scheduled and not want.queues
+    if not want.min_priority <= ring.priority <= want.max_priority:
+        return False
+    return ring.queue not in want.reserved if want.is_any else ring.queue in want.queues
+
+
+def class_name(want: Want) -> str:
+    """The file name of a class: equal wants share a bell."""
+    return hashlib.sha256(_note_of(want).encode()).hexdigest()[:20]
+
+
+def _note_of(want: Want) -> str:
+    return json.dumps([want.queues, want.min_priority, want.max_priority, want.reserved])
+
+
+def _want_of(note: str) -> Want:
+    queues, low, high, reserved = json.loads(note)
+    return Want(tuple(queues), int(low), int(high), tuple(reserved))
+
+
+class OwnBell:
+    """The bell this process listens to. Open for reading and writing: it never reports an end of file."""
+
+    def __init__(self, folder: Path, want: Want, like: os.stat_result) -> None:
+        self.want = want
+        self.path = _make_bell(folder, want, like)
+        self.fd = os.open(self.path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        self._epoll = select.epoll()
+        self._epoll.register(self.fd, select.EPOLLIN | select.EPOLLEXCLUSIVE)
+        self._interrupt_fd: int | None = None
+
+    @property
+    def is_in_place(self) -> bool:
+        try:
+            return Path(self.path).stat().st_ino == os.fstat(self.fd).st_ino
+        except OSError:
+            return False
+
+    def ring(self) -> None:
+        with suppress(BlockingIOError):  # full: it rings already
+            os.write(self.fd, b"!")
+
+    def wait(self, seconds: float, interrupt_fd: int | None) -> bool:
+        """Sleep until rung (then drained), interrupted or `seconds` passed; whether it was one of the first two."""
+        self._watch(interrupt_fd)
+        rung = self._epoll.poll(max(seconds, 0.0))
+        if any(fd == self.fd for fd, _ in rung):
+            self.drain()
+        return bool(rung)
+
+    def drain(self) -> None:
+        with suppress(BlockingIOError):
+            os.read(self.fd, 65536)
+
+    def _watch(self, interrupt_fd: int | None) -> None:
+        if self._interrupt_fd is not None:
+            with suppress(OSError):  # closed meanwhile: the kernel has forgotten it already
+                self._epoll.unregister(self._interrupt_fd)
+        self._interrupt_fd = interrupt_fd
+        if interrupt_fd is not None:
+            self._epoll.register(interrupt_fd, select.EPOLLIN)
+
+    def close(self) -> None:
+        self._epoll.close()
+        os.close(self.fd)
+
+
+def _make_bell(folder: Path, want: Want, like: os.stat_result) -> str:
+    if not folder.exists():
+        folder.mkdir(mode=0o700, exist_ok=True)
+        take_after(str(folder), like, mode=_folder_mode(like))
+    bell, note = folder / class_name(want), folder / f"{class_name(want)}.json"
+    if not note.exists():
+        fresh = folder / f".{class_name(want)}.{os.getpid()}"
+        fresh.write_text(_note_of(want), encoding="utf-8")
+        take_after(str(fresh), like)
+        fresh.rename(note)
+    if not bell.exists():
+        with suppress(FileExistsError):
+            os.mkfifo(bell, 0o600)
+            take_after(str(bell), like)
+    return str(bell)
+
+
+def _folder_mode(like: os.stat_result) -> int:
+    """Who may read or write the database may also enter its folder of bells."""
+    readable = like.st_mode & 0o444
+    return 0o700 | (like.st_mode & 0o666) | (readable >> 2)
+
+
+class Bells:
+    """All bells of a store, as a ringer sees them. Descriptors stay open between rings."""
+
+    def __init__(self, database: str) -> None:
+        self.folder = Path(f"{database}-bells")
+        self._pid = os.getpid()
+        self._seen_ns = 0
+        self._classes: list[tuple[Want, str]] = []
+        self._fds: dict[str, int] = {}
+
+    def ring(self, rings: Iterable[Ring]) -> None:
+        """Wake one waiter of every class that any of these events concerns. Never raises: the poll is the fallback."""
+        try:
+            self._look_around()
+            wanted = set(rings)
+            for want, path in self._classes:
+                if any(concerns(want, ring) for ring in wanted):
+                    self._ring_one(path)
+        except (OSError, ValueError) as problem:
+            log.debug("bell could not be rung", problem=str(problem))
+
+    def _look_around(self) -> None:
+        if self._pid != os.getpid():
+            self.close()
+            self._pid = os.getpid()
+        try:
+            stamp = self.folder.stat().st_mtime_ns
+        except FileNotFoundError:
+            self._classes = []
+            return
+        if stamp != self._seen_ns:
+            self.close()
+            self._classes = list(_read_notes(self.folder))
+            self._seen_ns = stamp if wall_now() * 1e9 - stamp > _STAMP_GRAIN_NS else 0
+
+    def _ring_one(self, path: str) -> None:
+        fd = self._fds.get(path)
+        try:
+            if fd is None:
+                fd = self._fds[path] = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            os.write(fd, b"!")
+        except BlockingIOError:
+            return  # full: it rings already
+        except OSError as problem:
+            self._drop(path)
+            if problem.errno not in (errno.ENXIO, errno.EPIPE, errno.ENOENT):
+                raise
+
+    def _drop(self, path: str) -> None:
+        fd = self._fds.pop(path, None)
+        if fd is not None:
+            os.close(fd)
+
+    def sweep(self) -> None:
+        """Remove the bells of classes that nobody has listened to for a while."""
+        with suppress(OSError):
+            for note in self.folder.glob("*.json"):
+                bell = note.with_suffix("")
+                if _is_deserted(bell) and wall_now() - note.stat().st_mtime > _STALE_S:
+                    bell.unlink(missing_ok=True)
+                    note.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        for path in list(self._fds):
+            self._drop(path)
+        self._seen_ns = 0
+
+
+def _read_notes(folder: Path) -> Iterable[tuple[Want, str]]:
+    for note in folder.glob("*.json"):
+        with suppress(OSError, ValueError, TypeError):
+            yield _want_of(note.read_text(encoding="utf-8")), str(note.with_suffix(""))
+
+
+def _is_deserted(bell: Path) -> bool:
+    try:
+        if not stat.S_ISFIFO(bell.stat().st_mode):
+            return False
+        os.close(os.open(bell, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC))
+    except FileNotFoundError:
+        return True
+    except OSError as problem:
+        return problem.errno == errno.ENXIO
+    return False

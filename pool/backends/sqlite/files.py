@@ -1,0 +1,91 @@
+"""The database's file and its folder: where it may stand, whose it is, and clear words when it cannot be used."""
+
+import os
+from pathlib import Path
+
+from pool.errors import BackendUnavailable, ConfigError
+
+# File systems whose locks or shared memory do not hold across machines, as /proc/self/mountinfo names them.
+_NETWORK = {
+    "nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "fuse.sshfs", "ceph", "fuse.ceph", "glusterfs", "fuse.glusterfs",
+    "lustre", "gfs2", "ocfs2", "afs", "beegfs", "fuse.s3fs", "fuse.rclone", "vboxsf", "prl_fs",
+}  # fmt: skip
+
+
+def stat_or_none(path: str) -> os.stat_result | None:
+    try:
+        return Path(path).stat()
+    except OSError:
+        return None
+
+
+def prepare(path: str, *, create: bool) -> os.stat_result:
+    """Check that a database can be opened here, make it when it may be made, and return its stat."""
+    folder = str(Path(path).parent)
+    if not Path(folder).is_dir():
+        raise ConfigError(f"database folder {folder} does not exist: make it (mkdir -p {folder}) or change backend.url")
+    _refuse_network(path, folder)
+    found = stat_or_none(path)
+    if found is None or found.st_size == 0:
+        return _make(path, folder, create=create, exists=found is not None)
+    _refuse_foreign(path)
+    return found
+
+
+def _make(path: str, folder: str, *, create: bool, exists: bool) -> os.stat_result:
+    if not exists and not create:
+        raise BackendUnavailable(path, "there is no database at this path; start a pool with it, or change backend.url")
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o660 & _mode_of(folder)))
+    except OSError as problem:
+        why = problem.strerror or "unknown"
+        raise BackendUnavailable(path, f"it cannot be made: {why}; check owner and mode of {folder}") from problem
+    return Path(path).stat()
+
+
+def _mode_of(folder: str) -> int:
+    """A store in a folder that its group may write is the group's."""
+    return 0o660 if Path(folder).stat().st_mode & 0o020 else 0o640
+
+
+def _refuse_foreign(path: str) -> None:
+    if not Path(path).is_file():
+        raise BackendUnavailable(path, "it is not a regular file; change backend.url")
+    for wanted, word in ((os.R_OK, "read"), (os.W_OK, "written")):
+        if not os.access(path, wanted, effective_ids=True):
+            raise BackendUnavailable(path, f"it may not be {word} by this user; check its owner, group and mode")
+
+
+def _refuse_network(path: str, folder: str) -> None:
+    kind = _file_system_of(folder)
+    if kind in _NETWORK:
+        raise ConfigError(
+            f"database {path} is on a network file system ({kind}), where SQLite's locks do not hold: "
+            "use a local disk, or redis:// for several machines"
+        )
+
+
+def _file_system_of(folder: str) -> str:
+    """The type of the mount that has this folder, by /proc/self/mountinfo; empty when it cannot be told."""
+    device = Path(folder).stat().st_dev
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    try:
+        lines = Path("/proc/self/mountinfo").read_text().splitlines()
+    except OSError:
+        return ""
+    for line in lines:
+        fields, _, rest = line.partition(" - ")
+        if fields.split()[2] == wanted:
+            return rest.split()[0]
+    return ""
+
+
+def open_wal(path: str) -> int:
+    """A descriptor of the -wal to sync with; its folder entry is synced at once, so that the file survives a power cut."""
+    fd = os.open(f"{path}-wal", os.O_RDONLY | os.O_CLOEXEC)
+    folder = os.open(Path(path).parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+    return fd

@@ -1,0 +1,164 @@
+"""Reading steps: jobs, queues, numbers, pools."""
+
+from typing import Any
+
+from pool.backends.contract import JobFilter, Page, PoolState, QueueState
+from pool.backends.sqlite import rows, work
+from pool.backends.sqlite.intake import find_id
+from pool.backends.sqlite.leases import Watcher, as_pool_row
+from pool.backends.sqlite.statements import statements
+from pool.backends.sqlite.transaction import RUNNING, Row, Transaction
+from pool.clock import as_rfc3339
+from pool.errors import JobNotFound
+from pool.identity import LaneId, PoolId, WorkerId
+from pool.jobs.job import LOCAL_OWNER, Job
+
+_SQL = statements("inspection.sql")
+_ONE = _SQL["one job"].format(columns=rows.JOB_COLUMNS)
+_HOURS = 24
+_OVERDUE_S = 1.0
+
+
+# ---------------------------------------------------------------- jobs
+
+
+def job(tx: Transaction, job_id: str) -> Job:
+    row: Row | None = tx.run(_ONE, (find_id(job_id),)).fetchone()
+    if row is None:
+        raise JobNotFound(job_id)
+    return rows.as_job(tx, row[:-1], holder_of(tx, row), row[-1])
+
+
+def holder_of(tx: Transaction, row: Row) -> str | None:
+    """The text of the lane that holds this job now."""
+    status, lane = row[2], row[33]
+    if status != RUNNING or lane is None:
+        return None
+    found = tx.run(_SQL["holder"], (lane,)).fetchone()
+    if found is None:
+        return None
+    name, host, incarnation, slot, generation, number = found
+    return str(LaneId(WorkerId(PoolId(name, host, incarnation), slot, generation), number))
+
+
+def jobs(tx: Transaction, which: JobFilter, after: str | None, limit: int) -> Page:
+    """Newest first. One more row than asked for tells whether there is a next page."""
+    conditions, values = _conditions(tx, which)
+    if after is not None:
+        conditions.append("j.id < ?")
+        values.append(rows.id_bytes(after) if rows.is_uuid(after) else b"")
+    sql = _SQL["some jobs"].format(columns=rows.JOB_COLUMNS, where=" AND ".join(conditions) or "1")
+    found = tx.all(sql, (*values, limit + 1))
+    page = tuple(rows.as_job(tx, row, holder_of(tx, row)) for row in found[:limit])
+    return Page(page, page[-1].id if len(found) > limit and page else None)
+
+
+def _conditions(tx: Transaction, which: JobFilter) -> tuple[list[str], list[Any]]:
+    """SQL conditions of fixed text; every value a caller gave is bound."""
+    asked: list[tuple[str, Any]] = []
+    if which.status is not None:
+        asked.append(("j.status = ?", rows.STATUS_NUMBER[which.status]))
+    if which.type is not None:
+        asked.append(("j.type = ?", tx.known_name_id(which.type)))
+    if which.queue is not None:
+        asked.append(("j.queue = ?", tx.known_queue_id(which.queue)))
+    if which.owner is not None:
+        asked.append(_owner_condition(tx, which.owner))
+    if which.reason is not None:
+        asked.append(("j.reason = ?", str(which.reason)))
+    if which.finished_before is not None:
+        asked.append(("j.finished_at < ?", which.finished_before))
+    conditions, values = [text for text, _ in asked], [value for _, value in asked]
+    if which.text is not None:
+        conditions.append(_TEXT)
+        values += [which.text.lower()] * 3 + [which.text.lower().replace("-", "")]
+    return conditions, values
+
+
+_TEXT = """(instr(lower(j.payload), ?) OR instr(lower(j.error), ?)
+  OR instr(lower((SELECT name FROM names WHERE names.id = j.type)), ?) OR instr(lower(hex(j.id)), ?))"""
+
+
+def _owner_condition(tx: Transaction, owner: str) -> tuple[str, Any]:
+    if owner == LOCAL_OWNER:
+        return "j.owner IS ?", None
+    return "j.owner = ?", tx.known_name_id(owner)
+
+
+# ---------------------------------------------------------------- queues and numbers
+
+
+def queues(tx: Transaction) -> list[QueueState]:
+    oldest = dict(tx.all(_SQL["heads"]))
+    for queue, run_at in tx.all(_SQL["oldest promoted"]):
+        oldest[queue] = min(run_at, oldest.get(queue) or run_at)
+    overdue = _overdue(tx)
+    return [_as_queue(tx, row, oldest.get(row[0]), overdue.get(row[0], 0)) for row in tx.all(_SQL["queues"])]
+
+
+def _as_queue(tx: Transaction, row: Row, since: float | None, overdue: int) -> QueueState:
+    _, name, pending, scheduled, running, completed, failed, paused, max_pending = row
+    return QueueState(
+        name=name,
+        pending=pending,
+        scheduled=scheduled,
+        running=running,
+        completed=completed,
+        failed=failed,
+        oldest_pending_s=None if since is None else max(tx.now - since, 0.0),
+        overdue=overdue,
+        paused=bool(paused),
+        max_pending=max_pending,
+    )
+
+
+def _overdue(tx: Transaction) -> dict[int, int]:
+    counts: dict[int, int] = {}
+    for queue, count in tx.all(_SQL["overdue"], (tx.now - _OVERDUE_S,)):
+        counts[queue] = counts.get(queue, 0) + count
+    return counts
+
+
+def numbers(tx: Transaction) -> dict[str, Any]:
+    """The fields of `Statistics` that are in the tables."""
+    enqueued, completed, retried, failed, cancelled, deaths = map(int, tx.run(_SQL["totals"]).fetchone())
+    return {
+        "enqueued": enqueued,
+        "completed": completed,
+        "retried": retried,
+        "failed": failed,
+        "cancelled": cancelled,
+        "worker_deaths": deaths,
+        "delayed": int(tx.run(_SQL["delayed"]).fetchone()[0]),
+        "overdue": sum(_overdue(tx).values()),
+        "next_due": work.next_due(tx),
+        "hours": _hours(tx),
+    }
+
+
+def _hours(tx: Transaction) -> tuple[dict[str, Any], ...]:
+    """The last 24 UTC hours, oldest first, with zeros."""
+    this = int(tx.now // 3600)
+    known = {row[0]: row[1:] for row in tx.all(_SQL["hours"], (this - _HOURS,))}
+    hours = range(this - _HOURS + 1, this + 1)
+    names = ("enqueued", "completed", "retried", "failed")
+    return tuple(
+        {"hour": as_rfc3339(hour * 3600.0), **dict(zip(names, known.get(hour, (0,) * 4), strict=True))}
+        for hour in hours
+    )
+
+
+# ---------------------------------------------------------------- pools
+
+
+def pools(tx: Transaction, watcher: Watcher) -> list[PoolState]:
+    return [_as_pool(tx, watcher, row) for row in tx.all(_SQL["pools"])]
+
+
+def _as_pool(tx: Transaction, watcher: Watcher, row: Row) -> PoolState:
+    pool = as_pool_row(row[:11])
+    host = tx.host
+    age_s = host.boottime() - pool.beat_boot if pool.boot == host.boot() else host.boottime()
+    return PoolState(
+        pool=pool.pool, age_s=max(age_s, 0.0), lost=watcher.seems_lost(pool), facts=rows.read_facts(row[11])
+    )

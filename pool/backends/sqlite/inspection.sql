@@ -1,0 +1,47 @@
+-- What anyone may look at. {columns} are rows.JOB_COLUMNS, {where} conditions with bound parameters.
+
+-- name: one job
+SELECT {columns}, j.history FROM jobs j WHERE j.id = ?;
+
+-- name: holder
+SELECT p.name, p.host, p.incarnation, l.slot, l.generation, l.lane
+FROM lanes l JOIN pools p ON p.id = l.pool WHERE l.id = ?;
+
+-- name: some jobs
+SELECT {columns} FROM jobs j WHERE {where} ORDER BY j.id DESC LIMIT ?;
+
+-- name: queues
+SELECT id, name, pending, scheduled, running, completed, failed, paused, max_pending
+FROM queues WHERE is_set OR pending + scheduled + running + completed + failed + cancelled > 0 ORDER BY name;
+
+-- name: heads
+WITH RECURSIVE classes (queue, priority) AS (
+  SELECT q.id, (SELECT max(priority) FROM jobs WHERE status = 1 AND queue = q.id) FROM queues q WHERE q.pending > 0
+  UNION ALL
+  SELECT c.queue, (SELECT max(priority) FROM jobs WHERE status = 1 AND queue = c.queue AND priority < c.priority)
+  FROM classes c WHERE c.priority IS NOT NULL)
+SELECT c.queue, min(max(coalesce(j.created_at, j.rank / 1e6), coalesce(j.run_at, 0)))
+FROM classes c JOIN jobs j ON j.rank = (
+  SELECT rank FROM jobs WHERE status = 1 AND queue = c.queue AND priority = c.priority ORDER BY rank LIMIT 1)
+GROUP BY c.queue;
+
+-- name: oldest promoted
+SELECT queue, min(run_at) FROM jobs WHERE status = 1 AND run_at IS NOT NULL GROUP BY queue;
+
+-- name: overdue
+SELECT queue, count(*) FROM jobs WHERE status = 0 AND run_at < ?1 GROUP BY queue
+UNION ALL
+SELECT queue, count(*) FROM jobs WHERE status = 1 AND run_at IS NOT NULL AND run_at < ?1 GROUP BY queue;
+
+-- name: totals
+SELECT total(enqueued), total(completed), total(retried), total(failed), total(cancelled), total(deaths) FROM hours;
+
+-- name: delayed
+SELECT total(scheduled) FROM queues;
+
+-- name: hours
+SELECT hour, enqueued, completed, retried, failed FROM hours WHERE hour > ?;
+
+-- name: pools
+SELECT id, name, host, incarnation, beats, beat_boot, boot, lease, pid, ticks, namespace, facts FROM pools
+WHERE beats > 0 OR EXISTS (SELECT 1 FROM lanes l WHERE l.pool = pools.id AND l.held IS NOT NULL) ORDER BY name, id;

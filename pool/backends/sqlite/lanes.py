@@ -1,0 +1,79 @@
+"""A lane's own record: what it was told last, what it holds, whether its worker was declared dead."""
+
+from dataclasses import dataclass
+
+from pool.backends.sqlite.statements import statements
+from pool.backends.sqlite.transaction import Transaction
+from pool.identity import LaneId, PoolId
+
+_SQL = statements("work.sql")
+_UNBEATEN_LEASE_S = 60.0  # until the pool's first beat says better
+_MANY_LANES = 10_000
+
+
+@dataclass(slots=True)
+class LaneRecord:
+    """A row of `lanes`, changed in memory and written once at the end of the step."""
+
+    id: int
+    request: int
+    settled: int | None
+    held: int | None  # rank of the job
+    claim: int
+    done: int | None  # rank and claim of its last accepted settlement
+    done_claim: int | None
+    barred: int
+
+    def save(self, tx: Transaction) -> None:
+        told = (self.request, self.settled, self.held, self.claim, self.done, self.done_claim, self.id)
+        tx.run(_SQL["lane answered"], told)
+
+
+def find(tx: Transaction, lane: LaneId) -> LaneRecord | None:
+    """The lane's record; None when it never called (or its pool was forgotten)."""
+    known = tx.host.lanes.get(lane)
+    if known is not None:
+        row = tx.run(_SQL["lane by id"], (known,)).fetchone()
+        if row is not None:
+            return LaneRecord(*row)
+    row = tx.run(_SQL["lane by name"], name_parts(lane)).fetchone()
+    if row is None:
+        return None
+    _remember(tx, lane, row[0])
+    return LaneRecord(*row)
+
+
+def name_parts(lane: LaneId) -> tuple[str, str, str, int, int, int]:
+    worker = lane.worker
+    pool = worker.pool
+    return pool.name, pool.host, pool.incarnation, worker.slot, worker.generation, lane.lane
+
+
+def _remember(tx: Transaction, lane: LaneId, number: int) -> None:
+    if len(tx.host.lanes) > _MANY_LANES:
+        tx.host.lanes.clear()
+    tx.host.lanes[lane] = number
+
+
+def find_or_add(tx: Transaction, lane: LaneId, *, leased: bool) -> LaneRecord:
+    """The lane's record, made on its first call. The caller's process owns it, unless it is leased (HTTP)."""
+    found = find(tx, lane)
+    if found is not None:
+        return found
+    pool, worker = pool_row(tx, lane.worker.pool), lane.worker
+    barred = 1 if tx.run(_SQL["is barred"], (pool, worker.slot, worker.generation)).fetchone() else 0
+    mark = None if leased else tx.host.mark()
+    owner = (mark.pid, mark.start_ticks, mark.pid_namespace) if mark else (None, None, None)
+    boot = mark.boot_id if mark else tx.host.boot()
+    row = tx.run(_SQL["add lane"], (pool, worker.slot, worker.generation, lane.lane, barred, boot, *owner)).fetchone()
+    _remember(tx, lane, row[0])
+    return LaneRecord(row[0], 0, None, None, 0, None, None, barred)
+
+
+def pool_row(tx: Transaction, pool: PoolId) -> int:
+    """The number of a pool's row, made when nothing is known of it yet."""
+    row = tx.run(_SQL["find pool"], (pool.name, pool.host, pool.incarnation)).fetchone()
+    if row is None:
+        fresh = (pool.name, pool.host, pool.incarnation, tx.host.boottime(), tx.host.boot(), _UNBEATEN_LEASE_S)
+        row = tx.run(_SQL["add pool"], fresh).fetchone()
+    return row[0]  # type: ignore[no-any-return]

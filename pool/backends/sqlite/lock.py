@@ -1,0 +1,179 @@
+"""The queue for the write lock: processes stand in line here before they say BEGIN IMMEDIATE.
+
+Ownership is an fcntl record lock on a file beside the database: the kernel frees it when its process ends, and a child
+does not inherit it. Waiting is a futex on a counter in that file, which wakes who has waited longest; where there is no
+futex, and after the death of a holder, a waiter looks again by itself after a few milliseconds.
+An fcntl lock is lost when *any* descriptor of its file is closed, so a process has one `WriteLock` per file (`lock_of`).
+"""
+
+import ctypes
+import errno
+import fcntl
+import mmap
+import os
+import platform
+import struct
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+from pool.clock import monotonic_now
+from pool.errors import BackendBusy
+
+_FLOCK = struct.Struct("hhqqi4x")  # struct flock of 64-bit Linux: type, whence, start, length, pid
+_SYS_FUTEX = {"x86_64": 202, "aarch64": 98, "riscv64": 98, "ppc64le": 221, "s390x": 238}.get(platform.machine())
+_FUTEX_WAIT, _FUTEX_WAKE = 0, 1
+_LOOK_AGAIN_S = 0.01
+_POLL_S = 0.0005
+
+
+class _Timespec(ctypes.Structure):
+    _fields_ = [("seconds", ctypes.c_long), ("nanoseconds", ctypes.c_long)]
+
+
+class Turn:
+    """A counter shared by all processes that map the file; it moves when the lock was released."""
+
+    def __init__(self, fd: int) -> None:
+        self._map = mmap.mmap(fd, mmap.PAGESIZE)
+        self._word = ctypes.c_uint32.from_buffer(self._map)
+        self._address = ctypes.addressof(self._word)
+        self._syscall = ctypes.CDLL(None, use_errno=True).syscall
+
+    def now(self) -> int:
+        return self._word.value
+
+    def pass_on(self) -> None:
+        """Called by the holder right after its release: wake the one that has waited longest."""
+        if _SYS_FUTEX:
+            self._syscall(_SYS_FUTEX, ctypes.c_void_p(self._address), _FUTEX_WAKE, 1, None, None, 0)
+
+    def advance(self) -> None:
+        """Called by the holder before its release, so that nobody starts to wait on the old value."""
+        self._word.value = (self._word.value + 1) & 0xFFFFFFFF
+
+    def wait(self, seen: int, seconds: float) -> None:
+        """Sleep until the counter is no longer `seen`, at most `seconds`."""
+        if not _SYS_FUTEX:
+            threading.Event().wait(min(seconds, _POLL_S))
+            return
+        span = _Timespec(0, int(min(seconds, _LOOK_AGAIN_S) * 1e9))
+        address = ctypes.c_void_p(self._address)
+        self._syscall(_SYS_FUTEX, address, _FUTEX_WAIT, ctypes.c_uint32(seen), ctypes.byref(span), None, 0)
+
+
+class WriteLock:
+    """One process's place in the queue of one store, shared by its threads."""
+
+    def __init__(self, path: str, like: os.stat_result) -> None:
+        self.path = path
+        self._pid = os.getpid()
+        self._mutex = threading.Lock()
+        self._fd = open_side_file(path, like)
+        if os.fstat(self._fd).st_size < mmap.PAGESIZE:
+            os.ftruncate(self._fd, mmap.PAGESIZE)
+        self._turn = Turn(self._fd)
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether this object was made by this very process and its file is still the one at the path."""
+        if self._pid != os.getpid():
+            return False
+        try:
+            return Path(self.path).stat().st_ino == os.fstat(self._fd).st_ino
+        except OSError:
+            return False
+
+    def acquire(self, seconds: float) -> None:
+        """Hold the lock; BackendBusy with the holder's pid after `seconds`."""
+        if not self._mutex.acquire(timeout=seconds):
+            raise BackendBusy(self.path, seconds, os.getpid())
+        if self._try():
+            return
+        try:
+            self._stand_in_line(seconds)
+        except BaseException:
+            self._mutex.release()
+            raise
+
+    def release(self) -> None:
+        self._turn.advance()
+        fcntl.lockf(self._fd, fcntl.LOCK_UN)
+        self._turn.pass_on()
+        self._mutex.release()
+
+    def holder_pid(self) -> int:
+        """The pid that holds the lock now; 0 when nobody does or it is not visible from here."""
+        asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(self._fd, fcntl.F_GETLK, asked))
+        return max(pid, 0) if kind != fcntl.F_UNLCK else 0
+
+    def _try(self) -> bool:
+        try:
+            fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as problem:
+            if problem.errno in (errno.EACCES, errno.EAGAIN):
+                return False
+            raise
+        return True
+
+    def _stand_in_line(self, seconds: float) -> None:
+        deadline = monotonic_now() + seconds
+        while True:
+            seen = self._turn.now()
+            if self._try():
+                return
+            left = deadline - monotonic_now()
+            if left <= 0:
+                raise BackendBusy(self.path, seconds, self.holder_pid())
+            self._turn.wait(seen, left)
+
+
+def open_side_file(path: str, like: os.stat_result) -> int:
+    """Open or make a file beside the database with the database's owner, group and mode."""
+    flags = os.O_RDWR | os.O_CLOEXEC
+    try:
+        return os.open(path, flags)
+    except FileNotFoundError:
+        pass
+    try:
+        fd = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return os.open(path, flags)
+    take_after(path, like)
+    return fd
+
+
+def take_after(path: str, like: os.stat_result, *, mode: int | None = None) -> None:
+    """Give a side file the database's owner and group (as far as we may) and its mode."""
+    with suppress(PermissionError):
+        os.chown(path, like.st_uid if os.geteuid() == 0 else -1, like.st_gid)
+    Path(path).chmod((like.st_mode & 0o666) if mode is None else mode)
+
+
+_locks: dict[str, WriteLock] = {}
+_locks_guard = threading.Lock()
+
+
+def lock_of(path: str, like: os.stat_result) -> WriteLock:
+    """This process's lock for that file. Old ones are kept for ever: closing them would free a live lock."""
+    with _locks_guard:
+        lock = _locks.get(path)
+        if lock is None or not lock.is_ours:
+            if lock is not None:
+                _outdated.append(lock)
+            lock = _locks[path] = WriteLock(path, like)
+        return lock
+
+
+_outdated: list[WriteLock] = []
+
+
+def _forget_after_fork() -> None:
+    global _locks_guard
+    _locks_guard = threading.Lock()
+    _outdated.extend(_locks.values())
+    _locks.clear()
+
+
+os.register_at_fork(after_in_child=_forget_after_fork)

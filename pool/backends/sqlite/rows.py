@@ -1,0 +1,243 @@
+"""Between rows and the things of `jobs.job`. Reading for people is tolerant; reading for a claim raises ValueError."""
+
+import hashlib
+import json
+import uuid
+from dataclasses import asdict
+from typing import Any
+
+from pool.backends.sqlite.transaction import Row, Transaction
+from pool.errors import InvalidJob
+from pool.jobs.job import KEPT_ATTEMPTS, LOCAL_OWNER, Attempt, Cause, Job, NewJob, Outcome
+from pool.jobs.lifecycle import Reason, Status
+
+STATUSES = (Status.SCHEDULED, Status.PENDING, Status.RUNNING, Status.COMPLETED, Status.FAILED, Status.CANCELLED)
+STATUS_NUMBER = {status: number for number, status in enumerate(STATUSES)}
+FLAG_CANCEL, FLAG_ALONE = 1, 2
+MICROSECONDS = 1_000_000
+
+
+# ---------------------------------------------------------------- ids and texts
+
+
+def id_bytes(job_id: str) -> bytes:
+    """16 bytes; ValueError for anything that is not the text of a UUID in its usual form."""
+    raw = bytes.fromhex(job_id.replace("-", ""))
+    if len(raw) != 16 or len(job_id) != 36:
+        raise ValueError(f"not a job id: {job_id!r}")
+    return raw
+
+
+def id_text(raw: Any) -> str:
+    """The text of a stored id; ValueError for a broken one."""
+    if not isinstance(raw, bytes) or len(raw) != 16:
+        raise ValueError(f"broken job id {raw!r}")
+    text = raw.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def id_for_people(raw: Any) -> str:
+    try:
+        return id_text(raw)
+    except ValueError:
+        return raw.hex() if isinstance(raw, bytes) else str(raw)
+
+
+def storable(text: str | None) -> str | None:
+    """Text of a settlement as UTF-8 can hold it: lone surrogates are written as escapes."""
+    return None if text is None else text.encode("utf-8", "backslashreplace").decode()
+
+
+def digest_of(job: NewJob) -> bytes:
+    """What an idempotency key remembers of the job it was first used for."""
+    return hashlib.blake2b(f"{job.type}\0{job.payload}".encode(), digest_size=8).digest()
+
+
+# ---------------------------------------------------------------- jobs on their way in
+
+
+def follow_ups_of(job: NewJob) -> str | None:
+    if job.on_success is None and job.on_failure is None:
+        return None
+    pair = [after and asdict(after) for after in (job.on_success, job.on_failure)]
+    return json.dumps(pair)
+
+
+def read_follow_ups(text: str | None) -> tuple[NewJob | None, NewJob | None]:
+    """ValueError (or TypeError) when the stored text is broken."""
+    if not text:
+        return None, None
+    on_success, on_failure = json.loads(text)
+    return _as_new_job(on_success), _as_new_job(on_failure)
+
+
+def _as_new_job(fields: dict[str, Any] | None) -> NewJob | None:
+    if fields is None:
+        return None
+    nested = {key: _as_new_job(fields.get(key)) for key in ("on_success", "on_failure")}
+    return NewJob(**{**fields, **nested})
+
+
+def check_storable(job: NewJob) -> None:
+    """What SQLite would store as something else, or not at all."""
+    for name in ("priority", "max_retries", "max_kills"):
+        number = getattr(job, name)
+        if not isinstance(number, int) or not -(2**63) <= number < 2**63:
+            raise InvalidJob(f"{name} must be an integer, not {number!r}")
+    for name in ("id", "type", "payload", "queue", "owner", "idempotency_key", "unique_key", "parent_id"):
+        _check_text(name, getattr(job, name))
+
+
+def _check_text(name: str, text: Any) -> None:
+    if text is None and name in ("idempotency_key", "unique_key", "parent_id"):
+        return
+    if not isinstance(text, str):
+        raise InvalidJob(f"{name} must be text, not {type(text).__name__}")
+    try:
+        text.encode()
+    except UnicodeEncodeError as problem:
+        raise InvalidJob(f"{name} has a lone surrogate at {problem.start}, which is not text") from problem
+
+
+# ---------------------------------------------------------------- attempts
+
+
+def attempt_line(
+    number: int,
+    worker: str,
+    started_at: float | None,
+    ended_at: float,
+    outcome: Outcome,
+    cause: Cause | None,
+    output: str,
+) -> list[Any]:
+    return [number, worker, started_at, ended_at, outcome.value, _cause_line(cause), output]
+
+
+def _cause_line(cause: Cause | None) -> list[Any] | None:
+    if cause is None:
+        return None
+    reason = cause.reason and cause.reason.value
+    return [reason, cause.exception, cause.text, cause.stack, cause.signal, cause.exit_code]
+
+
+def add_attempt(history: str | None, line: list[Any]) -> str:
+    """The history with one more attempt; of more than ten the oldest goes. A broken history begins anew."""
+    if not history:
+        return json.dumps([line])
+    try:
+        lines = list(json.loads(history))
+    except (ValueError, TypeError):
+        lines = []
+    return json.dumps([*lines, line][-KEPT_ATTEMPTS:])
+
+
+def read_attempts(history: str | None) -> tuple[Attempt, ...]:
+    """ValueError, TypeError when the stored text is broken."""
+    return tuple(_as_attempt(*line) for line in json.loads(history)) if history else ()
+
+
+def _as_attempt(number: int, worker: str, started: Any, ended: Any, outcome: str, cause: Any, output: str) -> Attempt:
+    return Attempt(
+        number=number,
+        worker=worker,
+        started_at=started,
+        ended_at=ended,
+        outcome=Outcome(outcome),
+        cause=cause and _as_cause(*cause),
+        output=output,
+    )
+
+
+def _as_cause(reason: str | None, exception: Any, text: Any, stack: Any, signal: Any, exit_code: Any) -> Cause:
+    kind = Reason(reason) if reason else None
+    return Cause(reason=kind, exception=exception, text=text, stack=stack, signal=signal, exit_code=exit_code)
+
+
+# ---------------------------------------------------------------- jobs for people
+
+JOB_COLUMNS = """j.rank, j.id, j.status, j.queue, j.priority, j.type, j.claims, j.retries, j.max_retries, j.kills,
+  j.max_kills, j.misfits, j.losses, j.flags, j.timeout, j.run_at, j.expires_at, j.created_at, j.updated_at,
+  j.claimed_at, j.started_at, j.finished_at, j.owner, j.idempotency_key, j.unique_key, j.parent, j.reason, j.error,
+  j.exception, j.progress, j.progress_note, j.result, j.payload, j.lane"""
+
+
+def as_job(tx: Transaction, row: Row, worker_id: str | None, history: str | None = None) -> Job:
+    """A row of JOB_COLUMNS as people see it; what cannot be read is shown as empty."""
+    (rank, raw_id, status, queue, priority, kind, claims, retries, max_retries, kills, max_kills, misfits, losses) = (
+        row[:13]
+    )
+    (flags, timeout, run_at, expires_at, created_at, updated_at, claimed_at, started_at, finished_at) = row[13:22]
+    (owner, key, unique_key, parent, reason, error, exception, progress, note, result, payload, _) = row[22:]
+    created = rank / MICROSECONDS if created_at is None else created_at
+    return Job(
+        id=id_for_people(raw_id),
+        type=_named(tx.name, kind),
+        queue=_named(tx.queue_name, queue),
+        payload=payload if isinstance(payload, str) else "",
+        priority=priority,
+        status=STATUSES[status],
+        retry_count=retries,
+        max_retries=max_retries,
+        kill_count=kills,
+        max_kills=max_kills,
+        timeout=timeout,
+        owner=LOCAL_OWNER if owner is None else _named(tx.name, owner),
+        idempotency_key=key,
+        unique_key=unique_key,
+        parent_id=parent and id_for_people(parent),
+        run_at=created if run_at is None else run_at,
+        expires_at=expires_at,
+        created_at=created,
+        updated_at=created if updated_at is None else updated_at,
+        claimed_at=claimed_at,
+        started_at=started_at,
+        finished_at=finished_at,
+        worker_id=worker_id,
+        claim=claims,
+        cancel_requested=bool(flags & FLAG_CANCEL),
+        reason=_as_reason(reason),
+        error=error,
+        exception=exception,
+        result=result,
+        progress=progress,
+        progress_note=note,
+        attempts=_attempts_for_people(history),
+        misfits=misfits,
+        loss_count=losses,
+    )
+
+
+def _named(look_up: Any, number: Any) -> str:
+    try:
+        return str(look_up(number))
+    except ValueError:
+        return ""
+
+
+def _as_reason(text: str | None) -> Reason | None:
+    return Reason(text) if text in Reason.__members__.values() else None
+
+
+def _attempts_for_people(history: str | None) -> tuple[Attempt, ...]:
+    try:
+        return read_attempts(history)
+    except (ValueError, TypeError):
+        return ()
+
+
+def is_uuid(text: str) -> bool:
+    try:
+        uuid.UUID(text)
+    except ValueError:
+        return False
+    return True
+
+
+def read_facts(text: str) -> dict[str, Any]:
+    """A pool's facts; empty when they cannot be read."""
+    try:
+        facts = json.loads(text)
+    except (ValueError, TypeError):
+        return {}
+    return facts if isinstance(facts, dict) else {}

@@ -1,0 +1,143 @@
+-- The SQLite store, version 1. Times are wall seconds unless a name says boot (CLOCK_BOOTTIME).
+--
+-- jobs.rank is the place in the line: max(now in microseconds, last + 1); created_at is NULL where rank tells it.
+-- jobs.status: 0 scheduled, 1 pending, 2 running, 3 completed, 4 failed, 5 cancelled. jobs.flags: 1 cancel asked, 2 runs alone.
+-- jobs.lane is the last holder (lanes.id); the current holder is the lane whose `held` is this rank.
+-- jobs.history is JSON: the newest attempts, each [number, worker, started, ended, outcome, cause, output].
+-- lanes.request and settled are the last request and what it was told; `done`, `done_claim` the last accepted settlement.
+-- queues count their jobs by state, so that no reader has to; hours count events, hour 0 sums those older than two days.
+
+CREATE TABLE queues (
+  id INTEGER PRIMARY KEY,
+  name TEXT NOT NULL UNIQUE,
+  paused INTEGER NOT NULL DEFAULT 0,
+  max_pending INTEGER NOT NULL DEFAULT 0,
+  is_set INTEGER NOT NULL DEFAULT 0,
+  scheduled INTEGER NOT NULL DEFAULT 0,
+  pending INTEGER NOT NULL DEFAULT 0,
+  running INTEGER NOT NULL DEFAULT 0,
+  completed INTEGER NOT NULL DEFAULT 0,
+  failed INTEGER NOT NULL DEFAULT 0,
+  cancelled INTEGER NOT NULL DEFAULT 0
+);
+
+-- Types and owners: each text once.
+CREATE TABLE names (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
+
+CREATE TABLE jobs (
+  rank INTEGER PRIMARY KEY,
+  id BLOB NOT NULL,
+  status INTEGER NOT NULL,
+  queue INTEGER NOT NULL,
+  priority INTEGER NOT NULL,
+  type INTEGER NOT NULL,
+  lane INTEGER,
+  claims INTEGER NOT NULL DEFAULT 0,
+  retries INTEGER NOT NULL DEFAULT 0,
+  max_retries INTEGER NOT NULL,
+  kills INTEGER NOT NULL DEFAULT 0,
+  max_kills INTEGER NOT NULL,
+  misfits INTEGER NOT NULL DEFAULT 0,
+  losses INTEGER NOT NULL DEFAULT 0,
+  flags INTEGER NOT NULL DEFAULT 0,
+  timeout REAL NOT NULL DEFAULT 0,
+  run_at REAL,
+  expires_at REAL,
+  created_at REAL,
+  updated_at REAL,
+  claimed_at REAL,
+  claimed_boot REAL,
+  started_at REAL,
+  finished_at REAL,
+  owner INTEGER,
+  idempotency_key TEXT,
+  unique_key TEXT,
+  parent BLOB,
+  reason TEXT,
+  error TEXT,
+  exception TEXT,
+  progress REAL,
+  progress_note TEXT,
+  checkpoint TEXT,
+  follow_ups TEXT,
+  result TEXT,
+  history TEXT,
+  payload TEXT
+);
+CREATE UNIQUE INDEX jobs_id ON jobs (id);
+CREATE INDEX jobs_pending ON jobs (queue, priority DESC) WHERE status = 1;
+CREATE INDEX jobs_scheduled ON jobs (run_at, queue) WHERE status = 0;
+CREATE INDEX jobs_was_scheduled ON jobs (run_at, queue) WHERE status = 1 AND run_at IS NOT NULL;
+CREATE INDEX jobs_expiring ON jobs (expires_at) WHERE status <= 1 AND expires_at IS NOT NULL;
+CREATE INDEX jobs_finished ON jobs (status, finished_at) WHERE status >= 3;
+CREATE UNIQUE INDEX jobs_unique_key ON jobs (unique_key) WHERE unique_key IS NOT NULL AND status <= 2;
+
+-- An idempotency key answers for its own retention; `final` is the state of a job that is no longer stored.
+CREATE TABLE idempotency (
+  owner TEXT NOT NULL,
+  key TEXT NOT NULL,
+  id BLOB NOT NULL,
+  digest BLOB NOT NULL,
+  created_at REAL NOT NULL,
+  final INTEGER,
+  PRIMARY KEY (owner, key)
+) WITHOUT ROWID;
+CREATE INDEX idempotency_created ON idempotency (created_at);
+
+CREATE TABLE pools (
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  name TEXT NOT NULL,
+  host TEXT NOT NULL,
+  incarnation TEXT NOT NULL,
+  beats INTEGER NOT NULL DEFAULT 0,
+  beat_boot REAL NOT NULL,
+  boot TEXT NOT NULL,
+  lease REAL NOT NULL,
+  pid INTEGER,
+  ticks INTEGER,
+  namespace INTEGER,
+  facts TEXT NOT NULL DEFAULT '{}',
+  UNIQUE (name, host, incarnation)
+);
+
+CREATE TABLE lanes (
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  pool INTEGER NOT NULL,
+  slot INTEGER NOT NULL,
+  generation INTEGER NOT NULL,
+  lane INTEGER NOT NULL,
+  request INTEGER NOT NULL DEFAULT 0,
+  settled INTEGER,
+  held INTEGER,
+  claim INTEGER NOT NULL DEFAULT 0,
+  done INTEGER,
+  done_claim INTEGER,
+  barred INTEGER NOT NULL DEFAULT 0,
+  lease REAL,
+  expires_boot REAL,
+  boot TEXT NOT NULL,
+  pid INTEGER,
+  ticks INTEGER,
+  namespace INTEGER,
+  UNIQUE (pool, slot, generation, lane)
+);
+
+-- The highest dead generation of each slot.
+CREATE TABLE bars (
+  pool INTEGER NOT NULL,
+  slot INTEGER NOT NULL,
+  generation INTEGER NOT NULL,
+  PRIMARY KEY (pool, slot)
+) WITHOUT ROWID;
+
+CREATE TABLE ticks (schedule TEXT PRIMARY KEY, version TEXT NOT NULL, due REAL NOT NULL) WITHOUT ROWID;
+
+CREATE TABLE hours (
+  hour INTEGER PRIMARY KEY,
+  enqueued INTEGER NOT NULL DEFAULT 0,
+  completed INTEGER NOT NULL DEFAULT 0,
+  retried INTEGER NOT NULL DEFAULT 0,
+  failed INTEGER NOT NULL DEFAULT 0,
+  cancelled INTEGER NOT NULL DEFAULT 0,
+  deaths INTEGER NOT NULL DEFAULT 0
+);

@@ -1,0 +1,273 @@
+"""One open database: connection, transactions under the write lock, and what a fork or a replaced file means for it.
+
+The connection opens on first use. It runs with synchronous=NORMAL; a transaction that must survive a power cut is
+followed by fdatasync of the -wal after the write lock was released, before anything is answered. That covers all earlier
+commits too, and writers of other processes do not wait for it (group commit).
+"""
+
+import ctypes
+import os
+import sqlite3
+import threading
+import weakref
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pool.backends.contract import Want
+from pool.backends.sqlite import files
+from pool.backends.sqlite.bell import Bells, OwnBell
+from pool.backends.sqlite.lock import WriteLock, lock_of
+from pool.backends.sqlite.migrations import bring_up_to_date
+from pool.backends.sqlite.transaction import Host, Transaction
+from pool.backends.sqlite.trouble import translated
+from pool.clock import monotonic_now
+from pool.errors import BackendUnavailable
+
+T = TypeVar("T")
+WAL_KEPT_BYTES = 16 * 2**20
+_LOOK_AT_FILE_S = 1.0
+
+
+class Store:
+    """The database as its transactions see it. Used by one thread at a time; others wait."""
+
+    def __init__(self, path: str, host: Host, *, create: bool, durable: bool, lock_wait: float) -> None:
+        self.path = str(Path(path).absolute())
+        self.host = host
+        self.bells = Bells(self.path)
+        self.stat: os.stat_result | None = None
+        self._create, self._durable, self._lock_wait = create, durable, lock_wait
+        self._db: sqlite3.Connection | None = None
+        self._lock: WriteLock | None = None
+        self._wal_fd = -1
+        self._pid = 0
+        self._file_seen_at = 0.0
+        self._mutex = threading.RLock()
+        _open_stores.add(self)
+
+    # ------------------------------------------------------------ transactions
+
+    def write(self, step: Callable[[Transaction], T], *, durable: bool = False) -> T:
+        """Run one step in one write transaction: all of it or nothing. Rings what it made eligible."""
+        with self._mutex:
+            try:
+                tx, result = self._commit(step)
+                if durable or tx.must_sync or self._durable:
+                    os.fdatasync(self._wal_fd)
+            except (sqlite3.Error, OSError) as problem:
+                raise translated(problem, self.path) from problem
+        if tx.rings:
+            self.bells.ring(tx.rings)
+        return result
+
+    def read(self, step: Callable[[Transaction], T]) -> T:
+        """Run one reading step on a single snapshot; waits for no writer."""
+        with self._mutex:
+            try:
+                db = self._ready()
+                db.execute("BEGIN")
+                try:
+                    return step(Transaction(db, self.host))
+                finally:
+                    db.execute("COMMIT")
+            except (sqlite3.Error, OSError) as problem:
+                raise translated(problem, self.path) from problem
+
+    def _commit(self, step: Callable[[Transaction], T]) -> tuple[Transaction, T]:
+        db = self._ready()
+        lock = self._lock
+        assert_open(lock, self.path).acquire(self._lock_wait)
+        try:
+            db.execute("BEGIN IMMEDIATE")
+            tx = Transaction(db, self.host)
+            try:
+                result = step(tx)
+                tx.flush()
+                db.execute("COMMIT")
+            except BaseException:
+                self.host.forget_names()
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
+                raise
+        finally:
+            assert_open(lock, self.path).release()
+        return tx, result
+
+    # ------------------------------------------------------------ the connection
+
+    def _ready(self) -> sqlite3.Connection:
+        if self._pid != os.getpid():
+            self.abandon()
+            self._pid = os.getpid()
+        if self._db is not None and monotonic_now() - self._file_seen_at > _LOOK_AT_FILE_S:
+            self.look_at_file()
+        if self._db is None:
+            self._open()
+        return self._db  # type: ignore[return-value]
+
+    def look_at_file(self) -> None:
+        """Notice that the database was deleted or replaced under us: the old handle is dropped, never closed.
+
+        (Closing it would delete the -wal of its successor, which has the same name.)
+        """
+        self._file_seen_at = monotonic_now()
+        if self._db is None or self.stat is None:
+            return
+        now = files.stat_or_none(self.path)
+        if now is None or (now.st_ino, now.st_dev) != (self.stat.st_ino, self.stat.st_dev):
+            self.abandon()
+            self._create = False
+
+    def _open(self) -> None:
+        self.stat = files.prepare(self.path, create=self._create)
+        self._lock = lock_of(f"{self.path}-lock", self.stat)
+        self._lock.acquire(self._lock_wait)
+        try:
+            db = sqlite3.connect(
+                self.path, timeout=self._lock_wait, isolation_level=None, check_same_thread=False, cached_statements=256
+            )
+            try:
+                self._set_up(db)
+            except BaseException:
+                db.close()
+                raise
+        finally:
+            self._lock.release()
+        self._db, self._create = db, False
+        self._file_seen_at = monotonic_now()
+
+    def _set_up(self, db: sqlite3.Connection) -> None:
+        db.execute("PRAGMA synchronous = NORMAL")
+        db.execute(f"PRAGMA journal_size_limit = {WAL_KEPT_BYTES}")
+        if db.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
+            raise BackendUnavailable(self.path, "it cannot be opened in WAL mode here; put it on a local disk")
+        if bring_up_to_date(db, self.path):
+            db.execute("PRAGMA wal_checkpoint")
+        db.execute("SELECT count(*) FROM queues").fetchone()  # makes the -wal and -shm now, under the lock
+        self.host.forget_names()
+        self._wal_fd = files.open_wal(self.path)
+
+    def abandon(self) -> None:
+        """Forget the connection without closing it: it belongs to our parent, or its file is gone."""
+        if self._db is not None:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._db))  # never collected, never closed
+        self._db = self._lock = None
+        self._drop_wal()
+        self.bells.close()
+        self.host.forget_names()
+
+    def close(self) -> None:
+        """Let go of the files; the last one out folds the -wal into the database."""
+        with self._mutex:
+            if self._pid != os.getpid():
+                self.abandon()
+            self.look_at_file()
+            db, lock, self._db = self._db, self._lock, None
+            if db is not None and lock is not None:
+                self._close_under_lock(db, lock)
+            self._drop_wal()
+            self.bells.close()
+
+    def _close_under_lock(self, db: sqlite3.Connection, lock: WriteLock) -> None:
+        held = False
+        with suppress(BackendUnavailable):
+            lock.acquire(self._lock_wait)
+            held = True
+        try:
+            with suppress(sqlite3.Error):
+                db.close()
+        finally:
+            if held:
+                lock.release()
+
+    def _drop_wal(self) -> None:
+        fd, self._wal_fd = self._wal_fd, -1
+        if fd >= 0:
+            with suppress(OSError):
+                os.close(fd)
+
+    # ------------------------------------------------------------ upkeep of the files
+
+    def shorten_wal(self) -> None:
+        """Fold a long -wal into the database and cut it, when no reader is in the way; else try again later."""
+        with self._mutex:
+            try:
+                db = self._ready()
+                if os.fstat(self._wal_fd).st_size <= WAL_KEPT_BYTES:
+                    return
+                lock = assert_open(self._lock, self.path)
+                lock.acquire(self._lock_wait)
+                try:
+                    db.execute("PRAGMA busy_timeout = 0")
+                    db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+                finally:
+                    db.execute(f"PRAGMA busy_timeout = {int(self._lock_wait * 1000)}")
+                    lock.release()
+            except (sqlite3.Error, OSError) as problem:
+                raise translated(problem, self.path) from problem
+
+    def hang_bell(self, want: Want) -> OwnBell:
+        """A bell for this class of workers, in the folder beside the database."""
+        return OwnBell(self.bells.folder, want, self.stat or Path(self.path).stat())
+
+    def file_sizes(self) -> tuple[int, int]:
+        """Bytes of the database and of its -wal."""
+        database, wal = files.stat_or_none(self.path), files.stat_or_none(f"{self.path}-wal")
+        return (database.st_size if database else 0), (wal.st_size if wal else 0)
+
+    def before_fork(self) -> None:
+        """No connection may cross a fork: SQLite's own record of file locks would be wrong in the child for ever."""
+        self._mutex.acquire()
+        if self._pid == os.getpid() and self._db is not None:
+            self.close()
+
+    def after_fork(self) -> None:
+        self._mutex.release()
+
+    def after_fork_in_child(self) -> None:
+        self._mutex = threading.RLock()
+
+
+def assert_open(lock: WriteLock | None, path: str) -> WriteLock:
+    if lock is None:
+        raise BackendUnavailable(path, "it is closed")
+    return lock
+
+
+_open_stores: "weakref.WeakSet[Store]" = weakref.WeakSet()
+_forking: list[Store] = []
+
+
+def _before_fork() -> None:
+    _forking[:] = list(_open_stores)
+    for store in _forking:
+        store.before_fork()
+
+
+def _after_fork_in_parent() -> None:
+    for store in _forking:
+        store.after_fork()
+    _forking.clear()
+
+
+def _after_fork_in_child() -> None:
+    for store in _forking:
+        store.after_fork_in_child()
+    _forking.clear()
+
+
+def _hook(action: Callable[[], Any]) -> Callable[[], None]:
+    def run() -> None:
+        with suppress(Exception):
+            action()
+
+    return run
+
+
+os.register_at_fork(
+    before=_hook(_before_fork),
+    after_in_parent=_hook(_after_fork_in_parent),
+    after_in_child=_hook(_after_fork_in_child),
+)

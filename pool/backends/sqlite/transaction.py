@@ -1,0 +1,161 @@
+"""What one step of the backend works with: the connection, the time, names as numbers, and counts booked at its end."""
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pool.backends.sqlite.bell import SCHEDULE_CHANGED, Ring
+from pool.backends.sqlite.statements import statements
+from pool.clock import boottime_now, wall_now
+from pool.identity import LaneId, ProcessMark, boot_id, process_mark
+from pool.jobs.priority import HIGHEST, LOWEST
+
+Row = tuple[Any, ...]
+SCHEDULED, PENDING, RUNNING, COMPLETED, FAILED, CANCELLED = range(6)
+_SQL = statements("books.sql")
+_SECONDS_PER_HOUR = 3600
+
+
+@dataclass
+class Host:
+    """What a store knows of its process: clocks (tests may turn them) and numbers that never change in one database."""
+
+    wall: Callable[[], float] = wall_now
+    boottime: Callable[[], float] = boottime_now
+    boot: Callable[[], str] = boot_id
+    mark: Callable[[], ProcessMark] = process_mark
+    queue_ids: dict[str, int] = field(default_factory=dict)
+    queue_names: dict[int, str] = field(default_factory=dict)
+    name_ids: dict[str, int] = field(default_factory=dict)
+    names: dict[int, str] = field(default_factory=dict)
+    lanes: dict[LaneId, int] = field(default_factory=dict)
+
+    def forget_names(self) -> None:
+        """After a rollback or on another database: what was learnt may not be stored."""
+        for learnt in (self.queue_ids, self.queue_names, self.name_ids, self.names, self.lanes):
+            learnt.clear()  # type: ignore[attr-defined]
+
+
+class Transaction:
+    """One step in the store. Counts are collected and booked once, before the commit."""
+
+    __slots__ = ("_events", "_moves", "db", "host", "must_sync", "now", "rings", "run")
+
+    def __init__(self, db: sqlite3.Connection, host: Host) -> None:
+        self.db, self.host = db, host
+        self.now = host.wall()
+        self.run = db.execute
+        self.rings: list[Ring] = []
+        self.must_sync = False
+        self._moves: dict[int, list[int]] = {}
+        self._events: list[int] | None = None
+
+    def all(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
+        return self.db.execute(sql, parameters).fetchall()
+
+    # ------------------------------------------------------------ names
+
+    def queue_id(self, name: str) -> int:
+        """The number of a queue, made on first use (in a write transaction)."""
+        known = self.host.queue_ids.get(name)
+        if known is None:
+            known = self._intern("find queue", "add queue", name)
+            self._learn_queue(known, name)
+        return known
+
+    def known_queue_id(self, name: str) -> int | None:
+        known = self.host.queue_ids.get(name)
+        if known is None:
+            row = self.run(_SQL["find queue"], (name,)).fetchone()
+            known = row and row[0]
+        return known
+
+    def queue_name(self, number: int) -> str:
+        """ValueError when no queue has this number: the record is broken."""
+        known = self.host.queue_names.get(number)
+        if known is None:
+            known = self._text("queue name", number)
+            self._learn_queue(number, known)
+        return known
+
+    def name_id(self, name: str) -> int:
+        """The number of a type or owner, made on first use (in a write transaction)."""
+        known = self.host.name_ids.get(name)
+        if known is None:
+            known = self.host.name_ids[name] = self._intern("find name", "add name", name)
+        return known
+
+    def known_name_id(self, name: str) -> int | None:
+        row = self.run(_SQL["find name"], (name,)).fetchone()
+        return row and row[0]  # type: ignore[no-any-return]
+
+    def name(self, number: int) -> str:
+        """ValueError when nothing has this number: the record is broken."""
+        known = self.host.names.get(number)
+        if known is None:
+            known = self.host.names[number] = self._text("name", number)
+        return known
+
+    def _learn_queue(self, number: int, name: str) -> None:
+        self.host.queue_ids[name], self.host.queue_names[number] = number, name
+
+    def _intern(self, find: str, add: str, name: str) -> int:
+        row = self.run(_SQL[find], (name,)).fetchone()
+        return row[0] if row else self.run(_SQL[add], (name,)).fetchone()[0]  # type: ignore[no-any-return]
+
+    def _text(self, what: str, number: int) -> str:
+        row = self.run(_SQL[what], (number,)).fetchone()
+        if row is None:
+            raise ValueError(f"no {what} has number {number!r}")
+        return row[0]  # type: ignore[no-any-return]
+
+    # ------------------------------------------------------------ counts
+
+    def moved(self, queue: int, source: int | None, target: int | None) -> None:
+        """A job of the queue left one state and entered another (None: it was not, or is no longer, stored)."""
+        counts = self._moves.get(queue)
+        if counts is None:
+            counts = self._moves[queue] = [0, 0, 0, 0, 0, 0]
+        if source is not None:
+            counts[source] -= 1
+        if target is not None:
+            counts[target] += 1
+
+    def happened(self, event: int, times: int = 1) -> None:
+        """An event of `EVENTS` for the statistics of this hour."""
+        if self._events is None:
+            self._events = [0, 0, 0, 0, 0, 0]
+        self._events[event] += times
+
+    @property
+    def made_pending(self) -> bool:
+        """Whether a queue got longer in this step: then its count must be booked before anything looks for a job."""
+        return any(counts[PENDING] > 0 for counts in self._moves.values())
+
+    def book_moves(self) -> None:
+        for queue, counts in self._moves.items():
+            if any(counts):
+                self.run(_SQL["book moves"], (*counts, queue))
+        self._moves.clear()
+
+    def flush(self) -> None:
+        self.book_moves()
+        if self._events is not None:
+            hour = int(self.now // _SECONDS_PER_HOUR)
+            self.run(_SQL["book events"], (hour, *self._events))
+            self._events = None
+
+    def ring(self, queue: str, priority: int) -> None:
+        """After the commit, wake a worker that serves this queue and priority."""
+        self.rings.append(Ring(queue, priority))
+
+    def ring_keeper(self) -> None:
+        self.rings.append(SCHEDULE_CHANGED)
+
+    def ring_all_of(self, queue: str) -> None:
+        """A whole queue may have become eligible."""
+        self.rings.extend(Ring(queue, priority) for priority in range(LOWEST, HIGHEST + 1))
+
+
+EVENTS = ENQUEUED, DID_COMPLETE, RETRIED, DID_FAIL, DID_CANCEL, DEATH = range(6)

@@ -1,0 +1,37 @@
+"""SQLite's and the system's errors in our words."""
+
+import errno
+import sqlite3
+
+from pool.errors import BackendBusy, BackendFull, BackendUnavailable
+
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+def translated(problem: sqlite3.Error | OSError, path: str) -> BackendUnavailable:
+    """What a caller may know of this problem; the foreign error stays its cause."""
+    if isinstance(problem, OSError):
+        return _of_system(problem, path)
+    code = getattr(problem, "sqlite_errorcode", 0) or 0
+    kind = code & 0xFF
+    if kind == sqlite3.SQLITE_FULL:
+        return BackendFull(path, "the disk is full; free some space, nothing was stored")
+    if kind in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return BackendBusy(path, 5.0)
+    return BackendUnavailable(path, _WORDS.get(kind, str(problem)))
+
+
+_WORDS = {
+    sqlite3.SQLITE_NOTADB: "it is not an SQLite database; change backend.url or move the file away",
+    sqlite3.SQLITE_CORRUPT: "the database is damaged; stop the pool and restore a backup, or try `sqlite3 FILE .recover`",
+    sqlite3.SQLITE_READONLY: "it may not be written by this user; check owner, group and mode of it, its -wal and -shm",
+    sqlite3.SQLITE_CANTOPEN: "it cannot be opened; check owner, group and mode of it and its folder",
+    sqlite3.SQLITE_PERM: "access is denied; check owner, group and mode of it and its folder",
+    sqlite3.SQLITE_IOERR: "the disk reports an error (SQLite I/O error); look at the kernel log",
+}
+
+
+def _of_system(problem: OSError, path: str) -> BackendUnavailable:
+    if problem.errno in _FULL:
+        return BackendFull(path, "the disk is full; free some space, nothing was stored")
+    return BackendUnavailable(problem.filename or path, (problem.strerror or str(problem)).lower())

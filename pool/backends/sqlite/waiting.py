@@ -1,0 +1,103 @@
+"""How a worker sleeps: on its bell, looking at the store once a second in case a ring was lost."""
+
+import json
+import os
+import select
+from contextlib import suppress
+
+from pool.backends.contract import Want
+from pool.backends.sqlite.bell import OwnBell
+from pool.backends.sqlite.statements import statements
+from pool.backends.sqlite.store import Store
+from pool.backends.sqlite.transaction import Transaction
+from pool.clock import monotonic_now
+from pool.errors import JobpoolError
+from pool.logs import log
+
+_SQL = statements("waiting.sql")
+SLICE_S = 1.0
+_SWEEP_S = 60.0
+
+
+class Waiting:
+    """The bells one process listens to, one per class it serves (nearly always one)."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._bells: dict[Want, OwnBell] = {}
+        self._pid = os.getpid()
+        self._swept_at = 0.0
+
+    def wait(self, want: Want, seconds: float, interrupt_fd: int | None) -> None:
+        """Return when there may be work, after `seconds`, or on the interrupt. Never raises for an absent store."""
+        deadline = monotonic_now() + seconds
+        while True:
+            bell = self._bell(want)
+            pause = min(max(deadline - monotonic_now(), 0.0), self._longest_nap(want))
+            if pause <= 0 or _sleep(bell, pause, interrupt_fd):
+                return
+
+    def _longest_nap(self, want: Want) -> float:
+        """Seconds until the next look: 0 when there is work, never past a due time, at most a slice."""
+        try:
+            eligible, next_due = self._store.read(lambda tx: look(tx, want))
+        except JobpoolError:
+            return SLICE_S
+        if eligible:
+            return 0.0
+        if next_due is None:
+            return SLICE_S
+        return min(max(next_due - self._store.host.wall(), 0.0), SLICE_S)
+
+    def pass_on(self, want: Want) -> None:
+        """There is more for this class: wake one more of it."""
+        bell = self._bell(want)
+        if bell is not None:
+            bell.ring()
+
+    def _bell(self, want: Want) -> OwnBell | None:
+        """Our bell of this class, hung up if need be; None where it cannot be (then the slices must do)."""
+        if self._pid != os.getpid():
+            self.close()
+            self._pid = os.getpid()
+        key = Want(want.queues, want.min_priority, want.max_priority, want.reserved)
+        bell = self._bells.get(key)
+        if bell is not None and bell.is_in_place:
+            return bell
+        if bell is not None:
+            self._bells.pop(key).close()
+        try:
+            if self._store.stat is None:
+                self._store.read(lambda tx: None)
+            self._bells[key] = self._store.hang_bell(key)
+        except (OSError, JobpoolError) as problem:
+            log.debug("no bell: waiting by looking once a second", problem=str(problem))
+            return None
+        return self._bells[key]
+
+    def sweep(self) -> None:
+        """Now and then remove the bells of classes that nobody listens to any more."""
+        if monotonic_now() - self._swept_at > _SWEEP_S:
+            self._swept_at = monotonic_now()
+            self._store.bells.sweep()
+
+    def close(self) -> None:
+        for bell in self._bells.values():
+            with suppress(OSError):
+                bell.close()
+        self._bells.clear()
+
+
+def look(tx: Transaction, want: Want) -> tuple[bool, float | None]:
+    """Whether a job for this class is pending, and when the next scheduled one is due."""
+    name = "eligible of any" if want.is_any else "eligible of list"
+    queues = want.reserved if want.is_any else want.queues
+    eligible, next_due = tx.run(_SQL[name], (want.min_priority, want.max_priority, json.dumps(queues))).fetchone()
+    return bool(eligible) or (next_due is not None and next_due <= tx.now), next_due
+
+
+def _sleep(bell: OwnBell | None, seconds: float, interrupt_fd: int | None) -> bool:
+    if bell is not None:
+        return bell.wait(seconds, interrupt_fd)
+    interrupts = [] if interrupt_fd is None else [interrupt_fd]
+    return bool(select.select(interrupts, [], [], seconds)[0])

@@ -1,0 +1,244 @@
+"""What a lane does, inside one transaction: settle what it held and take the next job."""
+
+import json
+from dataclasses import dataclass
+
+from pool.backends.contract import Answer, Held, Want
+from pool.backends.sqlite import lanes, rows, settling
+from pool.backends.sqlite.intake import end_unstarted
+from pool.backends.sqlite.lanes import LaneRecord
+from pool.backends.sqlite.statements import statements
+from pool.backends.sqlite.transaction import CANCELLED, FAILED, PENDING, RUNNING, SCHEDULED, Row, Transaction
+from pool.errors import ClaimLost, LaneBarred, RequestRefused
+from pool.identity import LaneId
+from pool.jobs.job import LOCAL_OWNER, Claim, Settlement
+from pool.jobs.lifecycle import Reason
+
+_SQL = statements("work.sql")
+PROMOTED_PER_CLAIM = 100
+_SKIPPED_PER_CLAIM = 100
+
+
+@dataclass(slots=True)
+class Told:
+    """The answer to an exchange, and the error to raise once what it settled is committed."""
+
+    answer: Answer
+    error: LaneBarred | None = None
+    work_is_left: bool = False
+
+
+def exchange(tx: Transaction, lane: LaneId, request: int, word: Settlement | None, want: Want | None) -> Told:
+    """One numbered call of a lane: settle, then hand out. The same number again is answered alike."""
+    leased = want is not None and want.lease_seconds is not None
+    record = lanes.find_or_add(tx, lane, leased=leased)
+    if request < record.request:
+        raise RequestRefused(str(lane), request, record.request)
+    if request == record.request:
+        return _again(tx, lane, record, want)
+    record.request = request
+    record.settled = None if word is None else int(_settle(tx, lane, record, word))
+    told = _told(tx, lane, record, want)
+    record.save(tx)
+    return told
+
+
+def _told(tx: Transaction, lane: LaneId, record: LaneRecord, want: Want | None) -> Told:
+    settled = _as_bool(record.settled)
+    if want is None:
+        return Told(Answer(settled))
+    if record.barred:
+        return Told(Answer(settled), LaneBarred(str(lane)))
+    row = _held_row(tx, record)
+    left = False
+    if row is None:
+        row = hand_out(tx, record, want)
+        left = row is not None and _is_work_left(tx, row)
+    if row is not None and want.lease_seconds is not None:
+        tx.run(_SQL["lane lease"], (want.lease_seconds, tx.host.boottime() + want.lease_seconds, record.id))
+    return Told(Answer(settled, None if row is None else as_claim(tx, row)), work_is_left=left)
+
+
+def _again(tx: Transaction, lane: LaneId, record: LaneRecord, want: Want | None) -> Told:
+    """The lane repeats its last request: its reply was lost. A claim that has moved on is not handed out again."""
+    settled = _as_bool(record.settled)
+    if want is None:
+        return Told(Answer(settled))
+    if record.barred:
+        return Told(Answer(settled), LaneBarred(str(lane)))
+    row = _held_row(tx, record)
+    return Told(Answer(settled, None if row is None else as_claim(tx, row)))
+
+
+def _as_bool(settled: int | None) -> bool | None:
+    return None if settled is None else bool(settled)
+
+
+# ---------------------------------------------------------------- settle
+
+
+def _settle(tx: Transaction, lane: LaneId, record: LaneRecord, word: Settlement) -> bool:
+    """Whether the word was accepted: only the current holder's, under its claim number (or its own, repeated)."""
+    held = record.held
+    if held is None or record.claim != word.claim:
+        return _was_accepted_before(tx, record, word)
+    job = settling.held_job(tx, held)
+    if job is None or rows.id_for_people(job.raw_id) != word.job_id:
+        return False
+    settling.settle(tx, job, word, str(lane))
+    record.done, record.done_claim = held, word.claim
+    record.held, record.claim = None, 0
+    return True
+
+
+def _was_accepted_before(tx: Transaction, record: LaneRecord, word: Settlement) -> bool:
+    if record.done is None or record.done_claim != word.claim:
+        return False
+    row = tx.run("SELECT id FROM jobs WHERE rank = ?", (record.done,)).fetchone()
+    return row is not None and rows.id_for_people(row[0]) == word.job_id
+
+
+# ---------------------------------------------------------------- hand out
+
+
+def hand_out(tx: Transaction, record: LaneRecord, want: Want) -> Row | None:
+    """Give the lane the best job it serves; on the way cancel expired ones and set unreadable ones aside."""
+    promote_due(tx, PROMOTED_PER_CLAIM)
+    if tx.made_pending:
+        tx.book_moves()
+    for _ in range(_SKIPPED_PER_CLAIM):
+        row = best_for(tx, want)
+        if row is None:
+            return None
+        if _is_fit(tx, row):
+            return _take(tx, record, row)
+        tx.book_moves()
+    return None
+
+
+def best_for(tx: Transaction, want: Want) -> Row | None:
+    low, high = want.min_priority, want.max_priority
+    row: Row | None
+    if not want.is_any:
+        row = tx.run(_SQL["next of list"], (low, high, json.dumps(want.queues))).fetchone()
+    elif want.reserved:
+        row = tx.run(_SQL["next of any but"], (low, high, json.dumps(want.reserved))).fetchone()
+    else:
+        row = tx.run(_SQL["next of any"], (low, high)).fetchone()
+    return row
+
+
+def _is_fit(tx: Transaction, row: Row) -> bool:
+    """Whether the job may start; if not it is brought to its end here."""
+    rank, queue, expires_at = row[0], row[3], row[16]
+    problem = _flaw_in(tx, row)
+    if problem:
+        text = f"the stored record cannot be read: {problem}"
+        end_unstarted(tx, rank, queue, PENDING, FAILED, Reason.INVALID_RECORD, text)
+        settling.count_set_aside(tx)
+        return False
+    if expires_at is not None and expires_at <= tx.now:
+        end_unstarted(tx, rank, queue, PENDING, CANCELLED, Reason.EXPIRED)
+        return False
+    return True
+
+
+def _flaw_in(tx: Transaction, row: Row) -> str | None:
+    """What is wrong with a stored record, in words; None for a sound one."""
+    try:
+        as_claim(tx, row)
+        rows.read_follow_ups(row[17])
+    except (ValueError, TypeError) as problem:
+        return str(problem)
+    return None if row[18] else "its payload is not JSON"
+
+
+def _take(tx: Transaction, record: LaneRecord, row: Row) -> Row:
+    rank, queue, claims, max_retries = row[0], row[3], row[6] + 1, row[8]
+    now = tx.now
+    tx.run(_SQL["take"], (record.id, claims, now, tx.host.boottime(), now, rank))
+    tx.moved(queue, PENDING, RUNNING)
+    record.held, record.claim = rank, claims
+    if max_retries == 0:
+        tx.must_sync = True  # at most once: the claim must outlive a power cut
+    return (*row[:6], claims, *row[7:20], now)
+
+
+def _is_work_left(tx: Transaction, row: Row) -> bool:
+    """Whether another worker of this class may find something too (a hint: it only rings)."""
+    if row[19] > 1:
+        return True
+    return tx.run(_SQL["work is left"], (row[3],)).fetchone() is not None
+
+
+def _held_row(tx: Transaction, record: LaneRecord) -> Row | None:
+    if record.held is None:
+        return None
+    row: Row | None = tx.run(_SQL["held job"], (record.held,)).fetchone()
+    return row
+
+
+def as_claim(tx: Transaction, row: Row) -> Claim:
+    """The claim of a job row; ValueError or TypeError when the record is broken."""
+    (rank, raw_id, kind, queue, payload, priority, claims, retries, max_retries, kills, misfits, timeout, created) = (
+        row[:13]
+    )
+    checkpoint, owner, flags = row[13:16]
+    if not isinstance(payload, str):
+        raise ValueError("its payload is not text")
+    return Claim(
+        job_id=rows.id_text(raw_id),
+        claim=claims,
+        type=tx.name(kind),
+        queue=tx.queue_name(queue),
+        payload=payload,
+        priority=int(priority),
+        attempt=retries + 1,
+        retry_count=int(retries),
+        max_retries=int(max_retries),
+        kill_count=int(kills),
+        misfits=int(misfits),
+        timeout=float(timeout),
+        created_at=rank / rows.MICROSECONDS if created is None else float(created),
+        claimed_at=row[20] if len(row) > 20 else tx.now,
+        claimed_boottime=tx.host.boottime(),
+        checkpoint=checkpoint,
+        owner=LOCAL_OWNER if owner is None else tx.name(owner),
+        runs_alone=bool(flags & rows.FLAG_ALONE),
+    )
+
+
+# ---------------------------------------------------------------- due jobs
+
+
+def promote_due(tx: Transaction, limit: int) -> int:
+    """Move due jobs to pending, oldest due time first."""
+    due = tx.all(_SQL["due"], (tx.now, limit))
+    for rank, queue, priority in due:
+        tx.run(_SQL["promote"], (tx.now, rank))
+        tx.moved(queue, SCHEDULED, PENDING)
+        tx.ring(tx.queue_name(queue), priority)
+    return len(due)
+
+
+def next_due(tx: Transaction) -> float | None:
+    return tx.run(_SQL["next due"]).fetchone()[0]  # type: ignore[no-any-return]
+
+
+# ---------------------------------------------------------------- a job's own reports
+
+
+def report(tx: Transaction, held: Held, progress: float | None, note: str | None, checkpoint: str | None) -> bool:
+    """Store progress or a checkpoint, renew a lease, and tell whether a cancel was asked for."""
+    row = None
+    if rows.is_uuid(held.job_id):
+        asked = (rows.id_bytes(held.job_id), held.claim, *lanes.name_parts(held.lane))
+        row = tx.run(_SQL["held by"], asked).fetchone()
+    if row is None:
+        raise ClaimLost(held.job_id, held.claim)
+    lane, rank, flags = row
+    if progress is not None or note is not None or checkpoint is not None:
+        said = (progress, rows.storable(note), rows.storable(checkpoint), tx.now, rank)
+        tx.run(_SQL["report"], said)
+    tx.run(_SQL["renew lane"], (tx.host.boottime(), lane))
+    return bool(flags & rows.FLAG_CANCEL)

@@ -1,0 +1,101 @@
+-- What a lane does: find itself, settle, take the next job.
+
+-- name: lane by id
+SELECT id, request, settled, held, claim, done, done_claim, barred FROM lanes WHERE id = ?;
+
+-- name: lane by name
+SELECT l.id, l.request, l.settled, l.held, l.claim, l.done, l.done_claim, l.barred FROM lanes l JOIN pools p ON p.id = l.pool
+WHERE p.name = ? AND p.host = ? AND p.incarnation = ? AND l.slot = ? AND l.generation = ? AND l.lane = ?;
+
+-- name: find pool
+SELECT id FROM pools WHERE name = ? AND host = ? AND incarnation = ?;
+
+-- name: add pool
+INSERT INTO pools (name, host, incarnation, beat_boot, boot, lease) VALUES (?, ?, ?, ?, ?, ?) RETURNING id;
+
+-- name: is barred
+SELECT 1 FROM bars WHERE pool = ? AND slot = ? AND generation >= ?;
+
+-- name: add lane
+INSERT INTO lanes (pool, slot, generation, lane, barred, boot, pid, ticks, namespace)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id;
+
+-- name: lane answered
+UPDATE lanes SET request = ?, settled = ?, held = ?, claim = ?, done = ?, done_claim = ? WHERE id = ?;
+
+-- name: lane lease
+UPDATE lanes SET lease = ?, expires_boot = ? WHERE id = ?;
+
+-- name: for a settlement
+SELECT id, queue, priority, retries, max_retries, kills, max_kills, misfits, losses, flags, follow_ups, history, claimed_at
+FROM jobs WHERE rank = ? AND status = 2;
+
+-- name: leave running
+UPDATE jobs SET status = ?1, lane = ?2, retries = ?3, kills = ?4, misfits = ?5, losses = ?6, flags = ?7,
+  run_at = CASE ?1 WHEN 0 THEN ?8 WHEN 1 THEN NULL ELSE run_at END, updated_at = ?9, claimed_at = ?10, started_at = ?11,
+  finished_at = ?12, reason = ?13, error = coalesce(?14, error), exception = coalesce(?15, exception), result = ?16,
+  history = ?17
+WHERE rank = ?18;
+
+-- name: complete
+UPDATE jobs SET status = 3, lane = NULL, flags = 0, updated_at = ?, started_at = ?, finished_at = ?, result = ?, history = ?
+WHERE rank = ?;
+
+-- name: next of any
+SELECT j.rank, j.id, j.type, j.queue, j.payload, j.priority, j.claims, j.retries, j.max_retries, j.kills, j.misfits,
+  j.timeout, j.created_at, j.checkpoint, j.owner, j.flags, j.expires_at, j.follow_ups, json_valid(j.payload), q.pending
+FROM queues q CROSS JOIN jobs j ON j.rank = (
+  SELECT rank FROM jobs WHERE status = 1 AND queue = q.id AND priority BETWEEN ?1 AND ?2 ORDER BY priority DESC, rank LIMIT 1)
+WHERE q.pending > 0 AND NOT q.paused
+ORDER BY j.priority DESC, j.rank LIMIT 1;
+
+-- name: next of any but
+SELECT j.rank, j.id, j.type, j.queue, j.payload, j.priority, j.claims, j.retries, j.max_retries, j.kills, j.misfits,
+  j.timeout, j.created_at, j.checkpoint, j.owner, j.flags, j.expires_at, j.follow_ups, json_valid(j.payload), q.pending
+FROM queues q CROSS JOIN jobs j ON j.rank = (
+  SELECT rank FROM jobs WHERE status = 1 AND queue = q.id AND priority BETWEEN ?1 AND ?2 ORDER BY priority DESC, rank LIMIT 1)
+WHERE q.pending > 0 AND NOT q.paused AND q.name NOT IN (SELECT value FROM json_each(?3))
+ORDER BY j.priority DESC, j.rank LIMIT 1;
+
+-- name: next of list
+SELECT j.rank, j.id, j.type, j.queue, j.payload, j.priority, j.claims, j.retries, j.max_retries, j.kills, j.misfits,
+  j.timeout, j.created_at, j.checkpoint, j.owner, j.flags, j.expires_at, j.follow_ups, json_valid(j.payload), q.pending
+FROM json_each(?3) w CROSS JOIN queues q ON q.name = w.value CROSS JOIN jobs j ON j.rank = (
+  SELECT rank FROM jobs WHERE status = 1 AND queue = q.id AND priority BETWEEN ?1 AND ?2 ORDER BY priority DESC, rank LIMIT 1)
+WHERE q.pending > 0 AND NOT q.paused
+ORDER BY w.key LIMIT 1;
+
+-- name: held job
+SELECT j.rank, j.id, j.type, j.queue, j.payload, j.priority, j.claims, j.retries, j.max_retries, j.kills, j.misfits,
+  j.timeout, j.created_at, j.checkpoint, j.owner, j.flags, j.expires_at, j.follow_ups, 1, 0, j.claimed_at
+FROM jobs j WHERE j.rank = ? AND j.status = 2;
+
+-- name: take
+UPDATE jobs SET status = 2, lane = ?, claims = ?, flags = flags & 2, claimed_at = ?, claimed_boot = ?, started_at = NULL,
+  updated_at = ?, progress = NULL, progress_note = NULL
+WHERE rank = ?;
+
+-- name: work is left
+SELECT 1 FROM queues WHERE NOT paused AND pending > (id = ?) LIMIT 1;
+
+-- name: due
+SELECT rank, queue, priority FROM jobs WHERE status = 0 AND run_at <= ? ORDER BY run_at LIMIT ?;
+
+-- name: promote
+UPDATE jobs SET status = 1, updated_at = ? WHERE rank = ?;
+
+-- name: next due
+SELECT min(run_at) FROM jobs WHERE status = 0;
+
+-- name: held by
+SELECT l.id, j.rank, j.flags FROM lanes l JOIN jobs j ON j.rank = l.held
+JOIN pools p ON p.id = l.pool
+WHERE j.id = ? AND l.claim = ? AND p.name = ? AND p.host = ? AND p.incarnation = ?
+  AND l.slot = ? AND l.generation = ? AND l.lane = ?;
+
+-- name: report
+UPDATE jobs SET progress = coalesce(?, progress), progress_note = coalesce(?, progress_note),
+  checkpoint = coalesce(?, checkpoint), updated_at = ? WHERE rank = ?;
+
+-- name: renew lane
+UPDATE lanes SET expires_boot = ? + lease WHERE id = ? AND lease IS NOT NULL;
