@@ -91,7 +91,7 @@ def test_a_default_is_filled_in_by_the_function_when_it_runs() -> None:
 def test_every_name_that_python_allows_is_a_field() -> None:
     def odd(schema: int, model_config: int, _hidden: int, copy: int, self: int, p0: int, été: int) -> None: ...
 
-    given = dict(schema=1, model_config=2, _hidden=3, copy=4, self=5, p0=6, été=7)
+    given = {"schema": 1, "model_config": 2, "_hidden": 3, "copy": 4, "self": 5, "p0": 6, "été": 7}
     assert signature(odd).arguments(signature(odd).payload_of((), given)) == given
 
 
