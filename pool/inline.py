@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 from pool.clock import boottime_now, wall_now
-from pool.errors import GiveUp, InvalidPayload, JobClaimLost, JobStopped, UnknownType
+from pool.errors import GiveUp, InvalidPayload, JobStopped, UnknownType
 from pool.identity import LaneId, PoolId, WorkerId
 from pool.jobs.documents import as_value
 from pool.jobs.drafts import child_of
@@ -113,17 +113,17 @@ def run(record: Record) -> tuple[NewJob, ...]:
 
 
 def _attempt(record: Record, job_type: JobType) -> tuple[NewJob, ...]:
-    from pool.worker.context import _in_task
+    from pool.worker.context import in_task
     from pool.worker.results import ResultNotStorable, to_json
 
     arguments = job_type.arguments(record.new.payload)
     current = _current_for(record)
-    token = _in_task.set(current)
+    token = in_task.set(current)
     try:
         result = job_type.function(**arguments)
         record.result = asyncio.run(result) if inspect.iscoroutine(result) else result
     finally:
-        _in_task.reset(token)
+        in_task.reset(token)
     try:
         record.result_text = to_json(record.result)
     except ResultNotStorable as error:  # the effects are done: running it again would only repeat them
@@ -134,13 +134,15 @@ def _attempt(record: Record, job_type: JobType) -> tuple[NewJob, ...]:
 def _current_for(record: Record) -> "CurrentJob":
     from pool.backends.contract import Held, Work
     from pool.worker.context import CurrentJob
+    from pool.worker.mailbox import Mailbox
     from pool.worker.timeouts import Interrupts
 
     claim = _claim_of(record)
     held = Held(LANE, claim.job_id, claim.claim)
     store = cast(Work, _Reports(record))
     interrupts = cast(Interrupts, _NoInterrupts())
-    return CurrentJob(claim, held, store, interrupts, lambda: False, child_of, record.new.timeout)
+    mailbox = cast(Mailbox, _NeverStopping())
+    return CurrentJob(claim, held, store, interrupts, mailbox, child_of, record.new.timeout)
 
 
 def _claim_of(record: Record) -> Claim:
@@ -170,13 +172,13 @@ class _Reports:
 
 
 class _NoInterrupts:
-    """Inline jobs have no timeout and are not cancelled."""
+    """Inline jobs have no timeout, and nobody cancels them or takes them away."""
 
-    def raise_lost(self) -> None:
-        raise JobClaimLost
 
-    def raise_cancelled(self) -> None:
-        raise JobClaimLost
+class _NeverStopping:
+    """No shutdown reaches a test's jobs."""
+
+    is_stopping = False
 
 
 def _in_place(job_type: JobType, attempt: Callable[[], tuple[NewJob, ...]]) -> tuple[NewJob, ...]:

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from pool.backends.contract import Backend
     from pool.config import Loaded
 
-SQLITE = "sqlite:///"
-
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -29,16 +27,15 @@ class Place:
 
     def open(self) -> "Backend":
         """A connection of its own."""
-        path = Path(self.url.removeprefix(SQLITE))
-        if self.guessed and not path.exists():
+        from pool.backends.opening import open_backend, sqlite_path
+
+        if self.guessed and not Path(path := sqlite_path(self.url)).exists():
             raise BackendUnavailable(
-                f"{SQLITE}{path}",
+                f"sqlite:///{path}",
                 "nothing is there, and no other place is configured: start a pool as this user (jobpool start), or set "
                 "JOBPOOL_BACKEND__URL or [backend] url in jobpool.toml to where the pool's jobs rest",
             )
-        from pool.backends.opening import open_backend
-
-        return open_backend(self.url, namespace=self.namespace)
+        return open_backend(self.url, namespace=self.namespace, producer=True, create=not self.guessed)
 
 
 def find_place(url: str | None, namespace: str | None) -> Place:
