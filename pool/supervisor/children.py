@@ -245,7 +245,9 @@ class Children:
         """It announced itself. Returns the predecessor whose place it takes, to be told to leave."""
         if child.stage is Stage.BORN:
             child.stage = Stage.READY
-        child.ready_at, child.deadline = now, None
+        child.ready_at = now
+        if child.deadline_order == Ordered.BOOT:
+            child.deadline = None
         slot = self.slots[child.slot]
         slot.was_ever_ready, slot.boot_failures = True, 0
         if slot.heir is not child:

@@ -28,7 +28,11 @@ class Controlled(Protocol):
 
     children: Children
     plan: Plan
-    last_reload: LastReload | None
+
+    @property
+    def last_reload(self) -> LastReload | None:
+        """The outcome of the latest reload; None before the first."""
+        ...
 
     @property
     def board(self) -> Board:

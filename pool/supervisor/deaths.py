@@ -71,6 +71,11 @@ def is_planned(child: Child, ending: Ending, announced: Exit) -> bool:
     return child.was_told and (ending.code == 0 or ending.signal == signal.SIGTERM)
 
 
+def was_ready(child: Child) -> bool:
+    """By its own account too: it may have become ready, and claimed, between our last look and its end."""
+    return child.was_ready or child.record.process.read().state != State.BOOTING
+
+
 def last_exit_of(child: Child, ending: Ending, *, oom: bool) -> LastExit:
     """What the register and /status keep of it."""
     announced = Exit(child.record.process.read().exit)
@@ -83,7 +88,7 @@ def last_exit_of(child: Child, ending: Ending, *, oom: bool) -> LastExit:
         ordered=child.ordered,
         announced=announced,
         planned=is_planned(child, ending, announced),
-        was_ready=child.was_ready,
+        was_ready=was_ready(child),
         oom=oom,
         remark=child.record.remark.read().text,
     )
@@ -91,15 +96,13 @@ def last_exit_of(child: Child, ending: Ending, *, oom: bool) -> LastExit:
 
 def note_of(child: Child, ending: Ending, exit: LastExit) -> Note:
     """The death note that the keeper tells the store from."""
-    # Its own account, not what we had time to notice: it may have claimed between its last sign and its end.
-    was_ready = child.was_ready or child.record.process.read().state != State.BOOTING
     return Note(
         generation=child.generation,
         pid=child.pid,
         status=ending.status,
         ordered=child.ordered,
         planned=exit.planned,
-        was_ready=was_ready,
+        was_ready=exit.was_ready,
         oom=exit.oom,
         lived_s=exit.lived_s,
         at_boottime=boottime_now(),

@@ -4,32 +4,31 @@ import functools
 import gc
 import selectors
 import signal
-from collections.abc import Iterable
+import traceback
+from collections.abc import Callable, Iterable
 
 from pool import logs
 from pool.board.board import Board
-from pool.board.record import Exit, Ordered, Role, State
 from pool.clock import boottime_now, monotonic_now, wall_now
 from pool.logs import log
-from pool.supervisor import restarts
-from pool.supervisor.children import Child, Children, Slot, Stage
+from pool.supervisor import condition
+from pool.supervisor.children import Children
 from pool.supervisor.control import LastReload, Reply, Resident
 from pool.supervisor.deaths import send
-from pool.supervisor.executions import kill_by_order
 from pool.supervisor.fork import adopt_orphans
-from pool.supervisor.funerals import Funerals, Loss, Place
 from pool.supervisor.house import House
-from pool.supervisor.inspection import Inspection
 from pool.supervisor.lock import RuntimeLock
 from pool.supervisor.planned import Plan, Reread
 from pool.supervisor.premises import drain
-from pool.supervisor.replacing import Replacing
+from pool.supervisor.reloading import Reloading
+from pool.supervisor.scaling import Scaling
 from pool.supervisor.signals import Letter, Post, has_terminal
+from pool.supervisor.status_desk import StatusDesk
 from pool.supervisor.stopping import Stopping
+from pool.supervisor.systemd import Systemd
+from pool.supervisor.upkeep import Upkeep
+from pool.supervisor.verbs import Verbs
 
-LOOK_EVERY_S = 1.0
-# Between two births the loop turns, so that a stop is never kept waiting by a big pool that is starting.
-BIRTHS_PER_TURN = 8
 # A key held down, or a terminal that sends twice, is one wish.
 SECOND_INTERRUPT_AFTER_S = 0.5
 # So late a turn means that we were stopped or the machine slept: the children may have been, too.
@@ -39,22 +38,24 @@ EXIT_BURST_HAD_DEATHS = 1
 
 
 class Supervisor:
-    """`run()` once. `reread` gives the plan anew for a reload; `residents` live in the same loop (status socket, systemd)."""
+    """`run()` once. `reread` gives the plan anew for a reload; `residents` live in the same loop.
 
-    def __init__(self, plan: Plan, reread: Reread | None = None, residents: Iterable[Resident] = ()) -> None:
+    `failure` says, after exit code 78, in a child's own words why no worker could start.
+    """
+
+    def __init__(self, plan: Plan, reread: Reread | None = None, residents: Iterable[Resident] | None = None) -> None:
         self.plan = plan
         self.children = Children()
-        self.last_reload: LastReload | None = None
         self.started_wall = self.state_since = wall_now()
         self.turned_at = monotonic_now()
         self.failure = ""
         self._reread = reread
-        self._residents = tuple(residents)
+        self._residents: tuple[Resident, ...] = (StatusDesk(), Systemd()) if residents is None else tuple(residents)
         self._state = "starting"
-        self._is_started = False
+        self._has_started = False
         self._stopping: Stopping | None = None
         self._interrupted_at: float | None = None
-        self._look_at = 0.0
+        self._post = Post()
 
     # ------------------------------------------------------------------ the life
 
@@ -63,53 +64,56 @@ class Supervisor:
 
         ConfigError when another supervisor has the runtime directory, or a resident cannot have its place.
         """
-        post, lock = Post(), RuntimeLock(self.plan.runtime_dir)
-        post.open()
+        lock = RuntimeLock(self.plan.runtime_dir)
+        self._post.open()
         try:
             lock.take()
-            return self._live(post)
+            return self._live()
         finally:
             lock.release()
-            post.close()
+            self._post.close()
 
-    def _live(self, post: Post) -> int:
-        self._move_in(post)
+    def _live(self) -> int:
+        self._move_in()
         try:
-            while not (self._stopping is not None and self._stopping.is_over):
-                self._turn()
+            self._turn()
+            while self._stopping is None or not self._stopping.is_over:
                 self._wait()
+                self._turn()
+            return self._stopping.code
         finally:
             self._move_out()
-        return self._stopping.code
 
-    def _move_in(self, post: Post) -> None:
-        self._post = post
-        self._has_terminal = has_terminal() and not post.was_nohup
+    def _move_in(self) -> None:
+        now = monotonic_now()
+        self._has_terminal = has_terminal() and not self._post.was_nohup
+        self._suspended_s = boottime_now() - now
         adopt_orphans()
         self._house = House(self.plan, self.children)
-        self._funerals = Funerals(self._house)
-        self._replacing = Replacing(self._house)
-        self._inspection = Inspection(self._house, monotonic_now())
-        self._clock_gap = boottime_now() - monotonic_now()
-        selector = self._house.premises.selector
-        selector.register(post.wake_read, selectors.EVENT_READ, functools.partial(self._heed_wake, post.wake_read))
-        announced = self._house.premises.announce_read
-        selector.register(announced, selectors.EVENT_READ, functools.partial(self._heed_announcement, announced))
-        for resident in self._residents:
-            resident.open(self, selector)
+        self._upkeep = Upkeep(self._house)
+        self._scaling = Scaling(self._house, now)
+        self._reloading = Reloading(self._house, self._upkeep.replacing, self._reread, self._take_plan)
+        self._verbs = Verbs(self._house, self._scaling, self._reloading, self)
+        self._open_ears()
         for spec in self.plan.specs:
             self.children.want(spec, spec.count, self.plan.count_sources.get(spec.group, "file"))
         for notice in self.plan.notices:
             log.warning(notice)
+        self._scaling.warn_about_memory()
         # What is here now is shared with every child for good: the collector must not touch, and so copy, its pages.
         gc.collect()
         gc.freeze()
 
+    def _open_ears(self) -> None:
+        premises = self._house.premises
+        for fd, then in ((self._post.wake_read, self._heed_wake), (premises.announce_read, self._heed_announcement)):
+            premises.selector.register(fd, selectors.EVENT_READ, functools.partial(then, fd))
+        for resident in self._residents:
+            resident.open(self, premises.selector)
+
     def _move_out(self) -> None:
-        for child in list(self.children.living()):
-            kill_by_order(child, Ordered.STOP)
-        for resident in reversed(self._residents):
-            resident.close()
+        # No child is killed here: if a fault of ours ends the loop, they get SIGTERM from the kernel and finish their jobs.
+        self._each_resident(lambda resident: resident.close())
         self._house.premises.close()
 
     # ------------------------------------------------------------------ one turn
@@ -118,25 +122,42 @@ class Supervisor:
         now = self.turned_at = monotonic_now()
         for letter in self._post.mailbox.take_all():
             self._obey(letter, now)
-        self._bury(now)
-        self._look(now)
+        self._settle_state()  # here too, so that a reload which ends within this turn is seen as one
+        self._bury_the_dead(now)
+        self._look_at_the_board(now)
         self._house.executions.turn(now)
-        self._kill_overdue(now)
-        if self._stopping is not None:
-            self._stopping.turn(now)
-        else:
-            self._keep_planned(now)
+        self._upkeep.kill_overdue(now)
+        self._verbs.turn(now)
+        self._keep_planned(now) if self._stopping is None else self._stopping.turn(now)
         self._settle_state()
-        for resident in self._residents:
-            resident.turn(now)
+        self._each_resident(lambda resident: resident.turn(now))
+
+    def _bury_the_dead(self, now: float) -> None:
+        for loss in self._upkeep.bury_the_dead(now):
+            self._reloading.saw(loss)
+            if self._stopping is not None:
+                self._stopping.saw(loss)
+
+    def _look_at_the_board(self, now: float) -> None:
+        for child in self._upkeep.look(now):
+            self._reloading.saw_ready(child)
+            if self._stopping is not None:
+                self._stopping.saw_ready(child)
 
     def _keep_planned(self, now: float) -> None:
-        self._replacing.turn(now)
-        self._fill_gaps(now)
-        self._see_whether_started(now)
+        self._scaling.turn(now)
+        self._reloading.turn(now)
+        self._upkeep.replacing.turn(now)
+        self._upkeep.fill_gaps(now)
+        self._has_started = self._has_started or condition.has_started(self.children)
+        if not self._has_started and condition.cannot_start(self.children):
+            self._give_up(now)
+        elif condition.burst_is_done(self.children):
+            code = EXIT_BURST_HAD_DEATHS if condition.had_deaths(self.children) else 0
+            self.stop(now, why="burst is done", code=code)
 
     def _wait(self) -> None:
-        until = self._next_deadline()
+        until = max(self._next_deadline(), monotonic_now())
         events = self._house.premises.selector.select(max(0.0, until - monotonic_now()))
         self._excuse_gap(until)
         for key, mask in events:
@@ -144,54 +165,63 @@ class Supervisor:
 
     def _next_deadline(self) -> float:
         now = monotonic_now()
-        wishes = [self._look_at, self._house.executions.next_deadline(now), self._inspection.next_hard_deadline]
-        wishes += [child.deadline for child in self.children.living()]
+        births = self._upkeep.birth_times() if self._stopping is None else []
+        wishes = [
+            *self._upkeep.deadlines(),
+            *births,
+            self._house.executions.next_deadline(now),
+            self._verbs.next_deadline(now),
+        ]
         wishes += [resident.next_deadline() for resident in self._residents]
         if self._stopping is not None:
             wishes.append(self._stopping.next_deadline(now))
-        else:
-            wishes += [slot.next_start for slot in self.children.slots.values() if slot.needs_birth]
         return min(wish for wish in wishes if wish is not None)
 
     def _excuse_gap(self, planned: float) -> None:
-        """Suspend, or SIGSTOP of everybody: clocks that ran meanwhile prove nothing about the children."""
+        """CLOCK_MONOTONIC shows when we were stopped, CLOCK_BOOTTIME when the machine slept."""
         now = monotonic_now()
-        slept = boottime_now() - now
-        if now - planned > GAP_S or slept - self._clock_gap > GAP_S:
-            log.warning("the supervisor was away", seconds=round(max(now - planned, slept - self._clock_gap), 1))
-            self._inspection.start_anew(now)
-            for child in self.children.living():
-                if child.deadline is not None and child.deadline_order == Ordered.BOOT:
-                    child.deadline = max(child.deadline, now + child.spec.boot_timeout)
-        self._clock_gap = slept
+        suspended_s = boottime_now() - now
+        away_s = max(now - planned, suspended_s - self._suspended_s)
+        self._suspended_s = suspended_s
+        if away_s > GAP_S:
+            log.warning("the supervisor was away", seconds=round(away_s, 1))
+            self._upkeep.start_clocks_anew(now)
 
     def _heed_wake(self, fd: int, mask: int) -> None:
         drain(fd)
 
     def _heed_announcement(self, fd: int, mask: int) -> None:
         drain(fd)
-        self._look_at = 0.0
+        self._upkeep.look_at = 0.0
 
-    # ------------------------------------------------------------------ signals
+    # ------------------------------------------------------------------ orders
 
     def _obey(self, letter: Letter, now: float) -> None:
-        if letter.signal == signal.SIGTERM:
-            self.stop(now, why="SIGTERM")
-        elif letter.signal == signal.SIGINT:
-            self._interrupt(letter.at, now)
-        elif letter.signal == signal.SIGQUIT:
-            self.stop(now, why="SIGQUIT", at_once=True)
-        elif letter.signal == signal.SIGUSR1:
-            self._reopen_logs()
-        elif letter.signal == signal.SIGHUP and self._has_terminal and not has_terminal():
-            self.stop(now, why="the terminal was closed")
+        acts: dict[int, Callable[[], None]] = {
+            signal.SIGTERM: lambda: self.stop(now, why="SIGTERM"),
+            signal.SIGQUIT: lambda: self.stop(now, why="SIGQUIT", at_once=True),
+            signal.SIGINT: lambda: self._interrupt(letter.at, now),
+            signal.SIGHUP: lambda: self._hang_up(now),
+            signal.SIGUSR1: self._reopen_logs,
+            signal.SIGUSR2: lambda: self._reloading.ask(rolling=True),
+            signal.SIGTTIN: lambda: self._scaling.change_by(+1, now),
+            signal.SIGTTOU: lambda: self._scaling.change_by(-1, now),
+        }
+        act = acts.get(letter.signal)
+        if act is not None:
+            act()
 
     def _interrupt(self, at: float, now: float) -> None:
-        first = self._interrupted_at
-        if first is None:
-            self._interrupted_at = at
+        first, self._interrupted_at = self._interrupted_at, self._interrupted_at or at
         is_second = first is not None and at - first > SECOND_INTERRUPT_AFTER_S
         self.stop(now, why="SIGINT", at_once=is_second)
+
+    def _hang_up(self, now: float) -> None:
+        """A reload; but when our terminal has just been closed, nobody is left to ask for one."""
+        if self._has_terminal and not has_terminal():
+            self.stop(now, why="the terminal was closed")
+        else:
+            self._reloading.ask(rolling=False)
 
     def _reopen_logs(self) -> None:
         logs.reopen()
@@ -202,89 +232,38 @@ class Supervisor:
     def stop(self, now: float, *, why: str, at_once: bool = False, code: int = 0) -> None:
         """Begin to stop; a repetition changes nothing but, with `at_once`, ends the patience."""
         if self._stopping is None:
-            self._stopping = Stopping(self._house, self._funerals, now, code=code, why=why)
+            self._stopping = Stopping(self._house, self._upkeep.funerals, now, code=code, why=why)
+            self._reloading.abandon()
         if at_once:
             self._stopping.hurry(now)
 
-    # ------------------------------------------------------------------ births and deaths
-
-    def _fill_gaps(self, now: float) -> None:
-        waiting = [slot for slot in self.children.slots.values() if slot.needs_birth and slot.next_start <= now]
-        for slot in waiting[:BIRTHS_PER_TURN]:
-            self._house.births.bear(slot)
-
-    def _bury(self, now: float) -> None:
-        losses, may_be_more = self._funerals.bury_the_dead()
-        for loss in losses:
-            self._learn_from(loss, now)
-        if may_be_more:
-            self._look_at = 0.0
-
-    def _learn_from(self, loss: Loss, now: float) -> None:
-        slot, exit = loss.slot, loss.exit
-        slot.last_exit = exit
-        if not exit.planned:
-            slot.restarts += 1
-            self._house.deaths += loss.child.role == Role.WORKER
-        if exit.announced == Exit.BURST_DONE and exit.planned:
-            slot.is_done = True
-        if loss.place is not Place.LEAVER:
-            verdict = restarts.judge(slot.spec, slot.failures, slot.boot_failures, exit)
-            restarts.apply(verdict, slot, now)
-            if verdict.parked_why:
-                log.error("slot is parked", slot=slot.number, for_s=verdict.delay_s, why=verdict.parked_why)
-        if self._stopping is not None:
-            self._stopping.saw(loss)
-
-    def _kill_overdue(self, now: float) -> None:
-        for child in list(self.children.living()):
-            if child.deadline is not None and child.deadline <= now:
-                if child.deadline_order == Ordered.BOOT:
-                    log.error("child did not become ready in time", slot=child.slot, within_s=child.spec.boot_timeout)
-                kill_by_order(child, child.deadline_order)
-
-    # ------------------------------------------------------------------ the board
-
-    def _look(self, now: float) -> None:
-        if now < self._look_at:
-            return
-        self._look_at = now + LOOK_EVERY_S
-        self._funerals.free_settled_records()
-        for child in list(self.children.living()):
-            self._heed(child, now)
-        self._inspection.look(now)
-
-    def _heed(self, child: Child, now: float) -> None:
-        process = child.record.process.read()
-        if child.stage is Stage.BORN and process.state != State.BOOTING and process.exit == Exit.NONE:
-            self._heed_ready(child, now)
-        if process.exit != Exit.NONE and child.stage is not Stage.RETIRING:
-            self._replacing.heed_exit(child, Exit(process.exit), now)
-
-    def _heed_ready(self, child: Child, now: float) -> None:
-        log.info("child ready", slot=child.slot, pid=child.pid, after_s=round(now - child.born_at, 3))
-        self._replacing.heed_ready(child, now)
-        if self._stopping is not None:
-            self._stopping.saw_ready(child)
-
-    # ------------------------------------------------------------------ what the whole pool is
-
-    def _see_whether_started(self, now: float) -> None:
-        slots = [slot for slot in self.children.slots.values() if slot.wanted]
-        workers = [slot for slot in slots if slot.role == Role.WORKER] or slots
-        if not self._is_started:
-            settled = all(slot.is_ready or slot.is_done or slot.failures for slot in slots)
-            self._is_started = settled and any(slot.was_ever_ready for slot in workers)
-        if not self._is_started and all(slot.boot_failures and not slot.was_ever_ready for slot in workers):
-            self._give_up(workers, now)
-        if workers and all(slot.is_done for slot in workers):
-            self.stop(now, why="burst is done", code=EXIT_BURST_HAD_DEATHS if self._house.deaths else 0)
-
-    def _give_up(self, workers: list[Slot], now: float) -> None:
-        exits = [slot.last_exit for slot in workers if slot.last_exit is not None]
-        self.failure = next((exit.remark for exit in exits if exit.remark), exits[0].sentence if exits else "")
+    def _give_up(self, now: float) -> None:
+        self.failure = condition.why_it_cannot_start(self.children)
         log.error("no worker could start", trace=self.failure)
         self.stop(now, why="no worker could start", code=EXIT_CANNOT_START)
+
+    def command(self, verb: str, options: dict[str, object], reply: Reply) -> None:
+        """Do a verb of the status socket; `reply` is called once, now or turns later."""
+        self._verbs.do(verb, options, reply, monotonic_now(), is_stopping=self._stopping is not None)
+
+    def _take_plan(self, plan: Plan) -> None:
+        self.plan = plan
+
+    # ------------------------------------------------------------------ what residents read
+
+    @property
+    def board(self) -> Board:
+        """The board on which the children write."""
+        return self._house.premises.board
+
+    @property
+    def last_reload(self) -> LastReload | None:
+        return self._reloading.last
+
+    def problems(self) -> list[str]:
+        """Sentences for people."""
+        refusal = self._house.births.refusal
+        return [*self._house.complaints.values(), *condition.parked_sentences(self.children), *filter(None, [refusal])]
 
     def state(self) -> str:
         """starting, ready, degraded, draining, reloading or stopping."""
@@ -296,33 +275,26 @@ class Supervisor:
             return
         self._state, self.state_since = state, wall_now()
         log.info("pool is " + state)
+        self._each_resident(lambda resident: resident.state_changed(state))
+
+    def _each_resident(self, act: Callable[[Resident], None]) -> None:
+        """A fault in one of them must not cost the children their supervisor."""
         for resident in self._residents:
-            resident.state_changed(state)
+            try:
+                act(resident)
+            except Exception:
+                name = type(resident).__name__
+                log.limited(
+                    name, "a resident of the loop failed", level="ERROR", who=name, trace=traceback.format_exc()
+                )
 
     def _state_now(self) -> str:
         if self._stopping is not None:
             return "stopping"
-        if not self._is_started:
+        if self._reloading.is_busy:
+            return "reloading"
+        if not self._has_started:
             return "starting"
-        groups = [group for group in self.children.groups.values() if group.spec.role == Role.WORKER]
-        if groups and all(group.draining for group in groups):
+        if condition.is_draining(self.children):
             return "draining"
-        lacking = (s for s in self.children.slots.values() if s.needs_birth and (s.failures or s.is_parked))
-        return "degraded" if any(lacking) else "ready"
-
-    @property
-    def board(self) -> Board:
-        """The board on which the children write."""
-        return self._house.premises.board
-
-    def problems(self) -> list[str]:
-        """Sentences for people."""
-        parked = [f"slot {s.number}: {s.parked_why}" for s in self.children.slots.values() if s.is_parked]
-        refused = [self._house.births.refusal] if self._house.births.refusal else []
-        return [*self._house.complaints.values(), *parked, *refused]
-
-    def command(self, verb: str, options: dict[str, object], reply: Reply) -> None:
-        """Do a verb of the status socket."""
-        reply(404, {"error": f"unknown verb {verb!r}"})
-
-
+        return "degraded" if condition.is_degraded(self.children) else "ready"

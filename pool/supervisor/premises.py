@@ -3,7 +3,6 @@
 import os
 import selectors
 
-from pool import logs
 from pool.board.board import Board
 from pool.board.record import Record, Role
 from pool.identity import PoolId, ProcessMark, WorkerId, process_mark
@@ -39,7 +38,7 @@ class Premises:
     def descriptors_of(self, seat: Seat) -> set[int]:
         """What a child keeps. The keeper keeps both ends of its pipe, so that it never reads an end of file there."""
         pipes = {self.note_read, self.note_write} if seat.role == Role.KEEPER else set()
-        return {seat.announce_fd, seat.stack_fd} | pipes | logs.descriptors()
+        return {seat.announce_fd, seat.stack_fd} | pipes
 
     def wake_keeper(self) -> None:
         """A death note stands on the board; a full pipe wakes as well."""

@@ -1,0 +1,185 @@
+"""Reloads and rolls under way: one at a time; requests that come meanwhile become one more."""
+
+import traceback
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from pool.board.record import Role
+from pool.clock import wall_now
+from pool.errors import JobpoolError
+from pool.logs import log
+from pool.supervisor.children import Child, GroupKey, Slot
+from pool.supervisor.control import LastReload, Reply
+from pool.supervisor.funerals import Loss
+from pool.supervisor.house import House
+from pool.supervisor.planned import Plan, Reread
+from pool.supervisor.reload import adopt, count_in, difference, key_of, what_forbids
+from pool.supervisor.replacing import Replacing
+from pool.supervisor.roll import Roll
+
+
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """Who wants to know: at the first new child, or (`wait`) at the end."""
+
+    reply: Reply
+    wait: bool = False
+
+
+class Reloading:
+    """What SIGHUP, SIGUSR2, `reload` and `restart` ask for. `on_plan` is called when a new plan is in force."""
+
+    def __init__(
+        self, house: House, replacing: Replacing, reread: Reread | None, on_plan: Callable[[Plan], None]
+    ) -> None:
+        self._house, self._replacing, self._reread, self._on_plan = house, replacing, reread, on_plan
+        self.last: LastReload | None = None
+        self._roll: Roll | None = None
+        self._undo: Callable[[], None] | None = None
+        self._is_reload = False
+        self._words: tuple[str, ...] = ()
+        self._askers: list[Asker] = []
+        self._is_wanted = self._is_rolling_wanted = False
+        self._next_askers: list[Asker] = []
+
+    @property
+    def is_busy(self) -> bool:
+        return self._roll is not None or self._is_wanted
+
+    def ask(self, *, rolling: bool, asker: Asker | None = None) -> None:
+        """A reload is wanted, now or after the one under way."""
+        self._is_wanted, self._is_rolling_wanted = True, self._is_rolling_wanted or rolling
+        if asker is not None:
+            self._next_askers.append(asker)
+
+    def restart(self, slots: Iterable[Slot], now: float, asker: Asker) -> None:
+        """Replace these slots' children with new ones of the same plan."""
+        if self.is_busy:
+            asker.reply(409, {"error": "a reload or restart is under way; wait for its end"})
+            return
+        self._is_reload, self._words, self._askers, self._undo = False, (), [asker], None
+        self._roll = Roll(self._house, self._replacing, slots, "restart", now)
+
+    def turn(self, now: float) -> None:
+        """Take the roll under way further, or begin what is wanted."""
+        if self._roll is None and self._is_wanted:
+            self._begin(now)
+        if self._roll is not None:
+            self._roll.turn(now)
+            self._tell_those_who_do_not_wait(self._roll)
+            if self._roll.is_over:
+                self._finish(self._roll.error)
+
+    def saw_ready(self, child: Child) -> None:
+        if self._roll is not None:
+            self._roll.saw_ready(child)
+
+    def saw(self, loss: Loss) -> None:
+        if self._roll is not None:
+            self._roll.saw(loss)
+
+    def abandon(self) -> None:
+        """The pool stops: nobody is kept waiting."""
+        for asker in [*self._askers, *self._next_askers]:
+            asker.reply(409, {"ok": False, "error": "the pool is stopping"})
+        self._askers, self._next_askers, self._roll, self._is_wanted = [], [], None, False
+
+    # ------------------------------------------------------------------ a reload
+
+    def _begin(self, now: float) -> None:
+        rolling, self._askers = self._is_rolling_wanted, self._next_askers
+        self._is_wanted, self._is_rolling_wanted, self._next_askers = False, False, []
+        self._is_reload, self._words, self._undo = True, (), None
+        plan, error = self._read()
+        if plan is None:
+            self._finish(error)
+            return
+        slots = self._apply(plan, rolling, now)
+        self._roll = Roll(self._house, self._replacing, slots, "reload", now)
+
+    def _read(self) -> tuple[Plan | None, str]:
+        """The new plan, or why there is none. Whatever goes wrong here must not end a healthy pool."""
+        if self._reread is None:
+            return self._house.plan, ""
+        try:
+            plan = self._reread()
+        except JobpoolError as error:
+            return None, str(error)
+        except Exception as error:
+            log.error("reading the configuration failed", trace=traceback.format_exc())
+            return None, f"{type(error).__name__}: {error}"
+        forbidden = what_forbids(plan, self._house.premises.lanes)
+        return (None, forbidden) if forbidden else (adopt(self._house.plan, plan), "")
+
+    def _apply(self, plan: Plan, rolling: bool, now: float) -> list[Slot]:
+        """Put the new plan in force; the slots whose children are now out of date."""
+        before, house = self._house.plan, self._house
+        changes = difference(before, plan, rolling=rolling)
+        self._words = changes.words
+        for key in changes.removed:
+            house.let_go(house.children.forget_group(key), "group removed", now)
+        for spec in plan.specs:
+            group = house.children.groups.get(key_of(spec))
+            is_new_count = group is None or key_of(spec) in changes.counts
+            count = count_in(plan, spec) if is_new_count or group is None else group.wanted
+            source = plan.count_sources.get(spec.group, "file") if is_new_count or group is None else group.source
+            house.let_go(house.children.want(spec, count, source), "smaller count", now)
+        self._put_in_force(plan)
+        self._undo = self._way_back(before, changes.replaced)
+        for notice in plan.notices:
+            log.warning(notice)
+        return [slot for key in self._workers_first(changes.replaced) for slot in house.children.of_group(key)]
+
+    def _put_in_force(self, plan: Plan) -> None:
+        self._house.plan = plan
+        self._on_plan(plan)
+
+    def _way_back(self, before: Plan, replaced: tuple[GroupKey, ...]) -> Callable[[], None]:
+        """If the first new child fails, places that are filled again later get the old spec, and the plan is the old one."""
+
+        def undo() -> None:
+            old = {key_of(spec): spec for spec in before.specs}
+            for key in replaced:
+                group = self._house.children.groups[key]
+                self._house.children.want(old[key], group.wanted, group.source)
+            self._put_in_force(before)
+
+        return undo
+
+    @staticmethod
+    def _workers_first(keys: tuple[GroupKey, ...]) -> list[GroupKey]:
+        return sorted(keys, key=lambda key: (key[0] != Role.WORKER, key[0]))
+
+    # ------------------------------------------------------------------ the outcome
+
+    def _tell_those_who_do_not_wait(self, roll: Roll) -> None:
+        if not roll.is_decided or roll.is_over:
+            return
+        waiting = [asker for asker in self._askers if asker.wait]
+        for asker in self._askers:
+            if not asker.wait:
+                self._answer(asker, roll.error, done=False)
+        self._askers = waiting
+
+    def _finish(self, error: str) -> None:
+        replaced = self._roll.replaced if self._roll is not None else 0
+        if error and replaced == 0 and self._undo is not None:
+            self._undo()
+        if self._is_reload:
+            self._record(error, replaced)
+        for asker in self._askers:
+            self._answer(asker, error, done=True)
+        self._askers, self._roll, self._undo = [], None, None
+
+    def _record(self, error: str, replaced: int) -> None:
+        self.last = LastReload(wall_now(), not error, error, self._words)
+        if error:
+            log.error("reload failed", why=error)
+        else:
+            log.info("reloaded", changes=list(self._words), replaced=replaced)
+
+    def _answer(self, asker: Asker, error: str, *, done: bool) -> None:
+        if error:
+            asker.reply(409, {"ok": False, "error": error})
+        else:
+            asker.reply(200, {"ok": True, "done": done, "changes": list(self._words)})
