@@ -173,7 +173,7 @@ class CurrentJob:
             raise JobpoolError("call this from the job's own thread; pass results to it from other threads")
 
 
-_in_task: ContextVar[CurrentJob | None] = ContextVar("jobpool_current_job", default=None)
+in_task: ContextVar[CurrentJob | None] = ContextVar("jobpool_current_job", default=None)
 
 
 class Sole:
@@ -187,7 +187,7 @@ sole = Sole()
 
 def current() -> CurrentJob:
     """The job that runs here; NotInAJob outside of one."""
-    job = _in_task.get() or sole.job
+    job = in_task.get() or sole.job
     if job is None:
         raise NotInAJob()
     return job

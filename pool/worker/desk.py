@@ -2,7 +2,7 @@
 
 import random
 
-from pool.backends.contract import Answer, Backend, Want
+from pool.backends.contract import Answer, Want, Work
 from pool.clock import boottime_now
 from pool.errors import BackendUnavailable, RequestRefused
 from pool.identity import LaneId
@@ -27,7 +27,7 @@ class Desk:
 
     def __init__(
         self,
-        backend: Backend,
+        backend: Work,
         lane: LaneId,
         presence: Presence,
         mailbox: Mailbox,

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pool.backends import spool
-from pool.backends.contract import Answer, Backend, Want
+from pool.backends.contract import Answer, Want, Work
 from pool.clock import boottime_now
 from pool.errors import LaneBarred
 from pool.identity import LaneId
@@ -37,7 +37,7 @@ class Tools:
 class Lane:
     """`in_hand` is what the last job came to, until the store has taken it."""
 
-    def __init__(self, tools: Tools, number: int, interrupts: Interrupts, backend: Backend) -> None:
+    def __init__(self, tools: Tools, number: int, interrupts: Interrupts, backend: Work) -> None:
         self.tools = tools
         self.id = LaneId(tools.seat.worker, number)
         self.face = LaneFace(tools.seat.record.lanes[number].state)
@@ -46,7 +46,7 @@ class Lane:
         self.runner = Runner(self.id, self.face, backend, tools, interrupts)
         self.in_hand: Settlement | None = None
 
-    def connect(self, backend: Backend) -> None:
+    def connect(self, backend: Work) -> None:
         """Deal with this store from now on."""
         self.desk.backend = self.runner.store = backend
 

@@ -1,6 +1,7 @@
 """The worker: claim (settling the previous job in the same step), run, repeat; rest on the bell; leave when told to."""
 
 import gc
+from types import FrameType
 
 from pool import logs
 from pool.backends import spool
@@ -26,6 +27,8 @@ from pool.worker.timeouts import Interrupts
 
 BAD_CONFIGURATION = 78
 SLICE_S = 1.0
+BELL_SLICE_S = 3.0  # the store looks by itself meanwhile, reading only; a claim of ours writes
+FALSE_RINGS = 20
 WAIT_FOR_REPLACEMENT_S = 30.0
 REPLACED_FIRST = (Exit.MEMORY, Exit.MAX_JOBS, Exit.MAX_AGE)
 
@@ -34,7 +37,7 @@ def run_worker(config: Config, group: str, seat: Seat, *, burst: bool = False) -
     """The whole life of a worker child of this group; returns its exit code. `burst`: leave when nothing is pending."""
     settings = settings_of(config, group)
     logs.configure(config.log, pool=config.pool.name, who=f"{group}/{seat.worker.slot}", in_parent=False)
-    worker = Worker(config, settings, seat, burst=burst)
+    worker = make_worker(config, settings, seat, burst=burst)
     try:
         worker.boot()
     except BootFailed as error:
@@ -42,6 +45,15 @@ def run_worker(config: Config, group: str, seat: Seat, *, burst: bool = False) -
         log.error("worker cannot boot", trace=str(error))
         return BAD_CONFIGURATION
     return worker.live()
+
+
+def make_worker(config: Config, settings: WorkerKeys, seat: Seat, *, burst: bool) -> "Worker":
+    """One job at a time, or many."""
+    if settings.concurrency == 1:
+        return Worker(config, settings, seat, burst=burst)
+    from pool.worker.async_loop import AsyncWorker  # it builds on this module
+
+    return AsyncWorker(config, settings, seat, burst=burst)
 
 
 def settings_of(config: Config, group: str) -> WorkerKeys:
@@ -62,11 +74,19 @@ def want_of(config: Config, settings: WorkerKeys) -> Want:
 class Worker:
     """One process that runs one job at a time."""
 
-    def __init__(self, config: Config, settings: WorkerKeys, seat: Seat, *, burst: bool = False) -> None:
+    def __init__(
+        self,
+        config: Config,
+        settings: WorkerKeys,
+        seat: Seat,
+        *,
+        burst: bool = False,
+        presence: Presence | None = None,
+    ) -> None:
         self.config, self.seat, self.is_burst = config, seat, burst
         self.want = want_of(config, settings)
         self.stop_timeout: float = getattr(settings, "stop_timeout", None) or config.pool.stop_timeout
-        self.presence = Presence(seat)
+        self.presence = presence or Presence(seat)
         self.limits = Limits(settings)
         self.around = Surroundings()
         self.mailbox = self.around.mailbox
@@ -79,8 +99,9 @@ class Worker:
             lease_seconds=config.backend.lease,
             state_dir=state_dir(config),
         )
-        self.interrupts = Interrupts(seat.record.lanes[0].order)
+        self.lanes: list[Lane] = []
         self._found_nothing = False
+        self._false_rings = 0
         self._orders_turn = -1
         self._is_draining = False
 
@@ -88,16 +109,21 @@ class Worker:
 
     def boot(self) -> None:
         """Import the application; BootFailed when it cannot be used. The store need not answer for this."""
-        self.mailbox.listen(self._note_stop, self.interrupts.look)
+        self.mailbox.listen(self._note_stop, self.look)
         self.around.open()
         import_app(self.config)
         hooking.boot()
         self.around.settle_in()
         self.limits.refuse_ceiling_below(self.limits.memory.size(monotonic_now()))
-        self.backend = self._open_backend()
-        self.lane = Lane(self.tools, 0, self.interrupts, self.backend)
+        self.prepare()
         gc.collect()
         gc.freeze()  # what the app imported stays; the collector need not look at it again
+
+    def prepare(self) -> None:
+        """The lane and its store."""
+        self.backend = self._open_backend()
+        self.lane = Lane(self.tools, 0, Interrupts(self.seat.record.lanes[0].order), self.backend)
+        self.lanes.append(self.lane)
 
     def live(self) -> int:
         """Work until there is a reason to leave, then leave; the exit code of a planned end."""
@@ -150,6 +176,8 @@ class Worker:
         return self.lane.made_sure(claim, self.want)
 
     def carry_out(self, claim: Claim) -> None:
+        """Run it, and put the process right after it."""
+        self._false_rings = 0
         self.presence.show(State.BUSY)
         self.lane.carry_out(claim)
         if not self.around.tidy_up():
@@ -161,8 +189,16 @@ class Worker:
         if self.may_not_claim():
             self.mailbox.sleep(SLICE_S)
         elif not self.is_burst:
-            self.backend.wait(self.want, SLICE_S, self.mailbox.fd)
-            self.mailbox.empty()
+            self._listen()
+
+    def _listen(self) -> None:
+        before = monotonic_now()
+        self.backend.wait(self.want, BELL_SLICE_S, self.mailbox.fd)
+        self.mailbox.empty()
+        is_sudden = monotonic_now() - before < 0.001
+        self._false_rings = self._false_rings + 1 if is_sudden else 0
+        if self._false_rings > FALSE_RINGS:  # a bell that rings for work we never get must not keep us spinning
+            self.mailbox.sleep(0.02)
 
     def may_not_claim(self) -> bool:
         """Whether the parent has told us to drain."""
@@ -181,8 +217,12 @@ class Worker:
         if why in REPLACED_FIRST:
             self._wait_for_replacement()
         hooking.stop()
-        self.backend.close()
+        self.close_store()
         return 0
+
+    def close_store(self) -> None:
+        """The last thing that may wait, and for a moment only."""
+        self.backend.close()
 
     def _wait_for_replacement(self) -> None:
         deadline = monotonic_now() + WAIT_FOR_REPLACEMENT_S
@@ -209,7 +249,7 @@ class Worker:
         pause = 0.1
         while not self.mailbox.is_stopping:
             try:
-                spool.replay(self.backend, self.tools.state_dir)
+                self.replay()
                 return True
             except BackendUnavailable as error:
                 log.limited("spool", "kept results wait for the store", error=str(error))
@@ -217,6 +257,10 @@ class Worker:
             self.mailbox.sleep(pause)
             pause = min(2 * pause, 5.0)
         return False
+
+    def replay(self) -> int:
+        """How many kept results the store has taken."""
+        return spool.replay(self.backend, self.tools.state_dir)
 
     def _reconnect(self) -> None:
         """A job has closed descriptors that were not its own: nothing that was open can be trusted."""
@@ -229,4 +273,14 @@ class Worker:
     def _note_stop(self) -> None:
         """In the signal handler of SIGTERM."""
         if self.around.is_orphan(self.seat.parent):
-            self.interrupts.limit_orphan(self.stop_timeout)
+            self.limit_orphans()
+
+    def look(self, number: int, frame: FrameType | None) -> None:
+        """Handler of SIGURG and SIGALRM."""
+        for lane in self.lanes:
+            lane.interrupts.look(number, frame)
+
+    def limit_orphans(self) -> None:
+        """Nobody else will end a job that takes too long now."""
+        for lane in self.lanes:
+            lane.interrupts.limit_orphan(self.stop_timeout)

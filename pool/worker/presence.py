@@ -91,6 +91,29 @@ class Presence:
                 os.write(self._announce_fd, b"w")
 
 
+class SharedPresence(Presence):
+    """Of a worker with many lanes: their store calls wait in one line, and any that returns is a sign of life."""
+
+    def __init__(self, seat: Seat) -> None:
+        super().__init__(seat)
+        self._calls = 0
+        self._call_since = 0.0
+
+    def call_begins(self) -> None:
+        self._calls += 1
+        if self._calls == 1:
+            self._call_since = monotonic_now()
+        self.touch()
+
+    def call_ended(self) -> None:
+        self._calls -= 1
+        self._call_since = monotonic_now() if self._calls else 0.0
+        self.touch()
+
+    def _write(self, now: float, store_call_since: float) -> None:
+        super()._write(now, self._call_since)
+
+
 class LaneFace:
     """One lane's line on the board; it decides what a death costs the job."""
 

@@ -45,7 +45,7 @@ class Runner:
         if job_type is None:
             return endings.misfit(claim, UnknownType(claim.type, self._registry.known()))
         timeout = claim.timeout or job_type.timeout
-        job = self._context(claim, timeout)
+        job = self.context(claim, timeout)
         ending = Ending(started_at=wall_now())
         self._face.started(timeout, request)
         try:
@@ -54,11 +54,11 @@ class Runner:
             return endings.misfit(claim, error)
         finally:
             self._face.finished(request)
-        return self._settlement(claim, job_type, job, ending)
+        return self.settlement(claim, job_type, job, ending)
 
     # ------------------------------------------------------------ the steps
 
-    def _context(self, claim: Claim, timeout: float) -> CurrentJob:
+    def context(self, claim: Claim, timeout: float) -> CurrentJob:
         held = Held(self._lane, claim.job_id, claim.claim)
         return CurrentJob(claim, held, self.store, self._interrupts, self._mailbox, child_of, timeout)
 
@@ -112,7 +112,7 @@ class Runner:
             self._interrupts.cancel_task = None
             _cancel_leftovers(loop)
 
-    def _settlement(self, claim: Claim, job_type: JobType, job: CurrentJob, ending: Ending) -> Settlement:
+    def settlement(self, claim: Claim, job_type: JobType, job: CurrentJob, ending: Ending) -> Settlement:
         error = ending.error
         if error is None:
             return endings.completed(claim, ending)

@@ -6,6 +6,7 @@ at the stack: below the door to user code and outside our package it raises, els
 
 import signal
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from selectors import BaseSelector, SelectorKey
 from types import CodeType, FrameType
@@ -40,10 +41,15 @@ WAIT: CodeType = wait_interruptibly.__code__
 
 
 class Interrupts:
-    """One lane's interrupts. `begin` and `end` enclose user code; `look` is the handler of SIGALRM and SIGURG."""
+    """One lane's interrupts. `begin` and `end` enclose user code; `look` is the handler of SIGALRM and SIGURG.
 
-    def __init__(self, order: Cell[LaneOrder]) -> None:
+    `set_timer(seconds)` has `look` called after so long (0: not at all); by default it is the process's SIGALRM.
+    Where `cancel_task` is set, the job is an asyncio task: it is cancelled, and `why` says for what.
+    """
+
+    def __init__(self, order: Cell[LaneOrder], set_timer: Callable[[float], object] | None = None) -> None:
         self._order = order
+        self._set_timer = set_timer or partial(signal.setitimer, signal.ITIMER_REAL)
         self._claim = 0
         self._timeout = 0.0
         self._deadline = 0.0
@@ -64,7 +70,7 @@ class Interrupts:
         """User code has ended; nothing is raised from here on."""
         self._claim = 0
         if self._deadline or self._orphan_deadline:
-            signal.setitimer(signal.ITIMER_REAL, 0)
+            self._set_timer(0)
 
     def limit_orphan(self, seconds: float) -> None:
         """The supervisor is gone: the job in hand, or the next, may run this long and no longer."""
@@ -86,7 +92,7 @@ class Interrupts:
             self._delivered, self.why = True, due
             raise due
         else:
-            signal.setitimer(signal.ITIMER_REAL, COME_AGAIN_S)
+            self._set_timer(COME_AGAIN_S)
 
     def raise_lost(self) -> None:
         """The store has said that the claim moved on."""
@@ -117,7 +123,7 @@ class Interrupts:
     def _arm(self) -> None:
         deadlines = [at for at in (self._deadline, self._orphan_deadline) if at]
         if deadlines and self._claim:
-            signal.setitimer(signal.ITIMER_REAL, max(min(deadlines) - monotonic_now(), 1e-4))
+            self._set_timer(max(min(deadlines) - monotonic_now(), 1e-4))
 
 
 def _is_user_code(frame: FrameType | None) -> bool:
