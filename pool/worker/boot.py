@@ -1,16 +1,21 @@
 """The application's code, as each worker imports it."""
 
 import importlib
+import json
+import os
 import sys
 from pathlib import Path
 
+from pool.config import runtime_dir
 from pool.errors import InvalidJob, JobpoolError
 from pool.jobs.registry import defaults_from, registry
+from pool.logs import log
 from pool.settings import Config
 from pool.worker.causes import traceback_of
 from pool.worker.commands import register_commands
 
 REMARK_BYTES = 4000
+TYPES_FILE = "types.json"
 
 
 class BootFailed(JobpoolError):
@@ -29,6 +34,24 @@ def import_app(config: Config) -> None:
         register_commands(config, registry)
     except InvalidJob as error:
         raise BootFailed(str(error)) from None
+
+
+def publish_types(config: Config) -> None:
+    """Write what this code knows of its job types for the keeper to publish; BootFailed for one that cannot be described.
+
+    All workers of a deploy write the same; the file is replaced whole.
+    """
+    try:
+        text = json.dumps(registry.published(), ensure_ascii=False)
+    except InvalidJob as error:
+        raise BootFailed(str(error)) from None
+    file = runtime_dir(config) / TYPES_FILE
+    try:
+        part = file.with_name(f".{TYPES_FILE}.{os.getpid()}")
+        part.write_text(text, encoding="utf-8")
+        part.replace(file)
+    except OSError as error:
+        log.warning("cannot write the job types for the keeper", file=str(file), error=str(error))
 
 
 def remark_of(error: BaseException) -> bytes:

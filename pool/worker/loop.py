@@ -17,7 +17,7 @@ from pool.logs import log
 from pool.seat import Seat
 from pool.settings import Config, WorkerKeys
 from pool.worker import hooking
-from pool.worker.boot import BootFailed, import_app, remark_of
+from pool.worker.boot import BootFailed, import_app, publish_types, remark_of
 from pool.worker.desk import GaveUp
 from pool.worker.lane import Lane, Tools
 from pool.worker.limits import Limits
@@ -112,6 +112,7 @@ class Worker:
         self.mailbox.listen(self._note_stop, self.look)
         self.around.open()
         import_app(self.config)
+        publish_types(self.config)
         hooking.boot()
         self.around.settle_in()
         self.limits.refuse_ceiling_below(self.limits.memory.size(monotonic_now()))
