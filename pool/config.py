@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import quote
 
 from pydantic import ValidationError
 
@@ -99,7 +100,7 @@ def backend_url(config: Config, environ: Mapping[str, str] = os.environ) -> str:
         return config.backend.url
     if config.backend.url_file:
         return _url_from_file(config.backend.url_file, environ)
-    return f"sqlite:///{default_database(config, environ)}"
+    return f"sqlite:///{quote(str(default_database(config, environ)))}"
 
 
 # ---------------------------------------------------------------- the layers

@@ -4,6 +4,7 @@ import os
 import sqlite3
 from pathlib import Path
 
+from pool.backends.opening import sqlite_path
 from pool.cli.failures import Refused
 from pool.cli.store import NoStore
 from pool.config import Loaded
@@ -33,7 +34,7 @@ def database_of(loaded: Loaded) -> Path:
     url = loaded.config.backend.url
     if not url.startswith("sqlite:"):
         raise Refused("backup copies SQLite databases; for Redis use its own means (BGSAVE, a replica)")
-    path = Path(url.removeprefix("sqlite:///"))
+    path = Path(sqlite_path(url))
     if not path.exists():
         raise NoStore(path)
     return path

@@ -4,32 +4,22 @@ import os
 from pathlib import Path
 from typing import Any
 
+from pool.backends import opening
 from pool.config import Loaded
 from pool.errors import BackendUnavailable, ConfigError, JobpoolError
 from pool.jobs.registry import registry
-from pool.place import SQLITE
 from pool.settings import Config
 
 SQLITE_MAGIC = b"SQLite format 3\0"
-SCHEMES = (
-    "sqlite",
-    "redis",
-    "rediss",
-    "redis+sentinel",
-    "rediss+sentinel",
-    "redis+cluster",
-    "rediss+cluster",
-    "valkey",
-    "valkeys",
-)
+SCHEMES = ("sqlite", "redis", "rediss", "unix", "valkey", "valkeys")
 
 
 def refuse_unusable_store(loaded: Loaded) -> None:
     """ConfigError for a URL nobody speaks or a place where no database can be. Opens no backend."""
     url = loaded.config.backend.url
-    scheme = url.partition(":")[0]
+    scheme = url.partition("://")[0].partition("+")[0].lower()
     if scheme not in SCHEMES:
-        raise ConfigError(f"backend URL begins with {scheme!r}; use sqlite:///path, redis://host:6379/0 or rediss://…")
+        opening.open_backend(url)  # says in its own words what is wrong with it
     if scheme == "sqlite":
         path = sqlite_path(url)
         if loaded.origin("backend.url") == "default":
@@ -39,7 +29,7 @@ def refuse_unusable_store(loaded: Loaded) -> None:
 
 def sqlite_path(url: str) -> Path:
     """The file of a sqlite URL: sqlite:///relative.db or sqlite:////absolute/path.db."""
-    return Path(url.removeprefix(SQLITE))
+    return Path(opening.sqlite_path(url))
 
 
 def _refuse_unusable_file(path: Path) -> None:
@@ -64,7 +54,6 @@ def _refuse_unusable_file(path: Path) -> None:
 
 def examine(loaded: Loaded) -> dict[str, Any]:
     """All of `check`: the report, or the first thing that makes a start impossible as ConfigError."""
-    from pool.cleaning import mask_secrets
     from pool.plan import make_plan
 
     refuse_unusable_store(loaded)
@@ -74,7 +63,7 @@ def examine(loaded: Loaded) -> dict[str, Any]:
     return {
         "config": plan.config_path,
         "warnings": list(loaded.warnings),
-        "backend": mask_secrets(loaded.config.backend.url),
+        "backend": opening.mask_url(loaded.config.backend.url),
         "store": _store_words(loaded),
         "runtime_dir": str(plan.runtime_dir),
         "state_dir": str(plan.state_dir),
@@ -111,12 +100,10 @@ def read_schedule(config: Config) -> None:
 
 def _store_words(loaded: Loaded) -> str:
     """A look at the store. It may be away now and back at the start, so this refuses nothing."""
-    from pool.backends.opening import open_backend
-
     url = loaded.config.backend.url
     if url.startswith("sqlite") and not sqlite_path(url).exists():
         return "not there yet, will be made at the first start"
-    backend = open_backend(url, namespace=loaded.config.backend.namespace)
+    backend = opening.open_backend(url, create=False, namespace=loaded.config.backend.namespace)
     try:
         return f"answers in {backend.ping() * 1000:.1f} ms"
     except BackendUnavailable as error:

@@ -42,7 +42,8 @@ def load(config: str | None, backend: str | None = None, **flags: Any) -> Loaded
 def opened(loaded: Loaded) -> Iterator[Backend]:
     """The store; closed afterwards. NoStore when nobody said where it is and there is none at the default place."""
     refuse_missing_default(loaded)
-    backend = open_backend(loaded.config.backend.url, namespace=loaded.config.backend.namespace)
+    settings = loaded.config.backend
+    backend = open_backend(settings.url, namespace=settings.namespace, producer=True)
     try:
         yield cast(Backend, Unstoppable(backend))
     finally:
