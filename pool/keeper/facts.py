@@ -22,7 +22,11 @@ class Facts:
     def __init__(self, config: Config, board: Board) -> None:
         self._board = board
         self._types_path = Path(configuration.runtime_dir(config)) / TYPES_FILE
-        self._types: dict[str, Any] = {}
+        self._declared = {
+            entry.name: {"queue": entry.queue, "max_retries": entry.max_retries, "schema": entry.payload_schema}
+            for entry in config.types
+        }
+        self._types: dict[str, Any] = self._declared
         self._types_mtime_ns = 0
         groups = [("workers", config.workers), *((group.name, group) for group in config.groups)]
         self._fixed = {
@@ -47,8 +51,8 @@ class Facts:
         try:
             modified = self._types_path.stat().st_mtime_ns
             if modified != self._types_mtime_ns:
-                self._types = json.loads(self._types_path.read_text())
+                self._types = {**self._declared, **json.loads(self._types_path.read_text())["types"]}
                 self._types_mtime_ns = modified
-        except (OSError, ValueError):
+        except (OSError, ValueError, KeyError):
             pass  # not written yet, or being replaced: the next beat sees it
         return self._types
