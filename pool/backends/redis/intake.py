@@ -1,0 +1,121 @@
+"""What producers and operators do, on Redis."""
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any
+
+from pool.backends.contract import MAX_BATCH
+from pool.backends.redis.keys import Keys
+from pool.backends.redis.records import id_text, job_arguments, packed_id, read_job, read_receipt, text_bytes
+from pool.backends.redis.session import Session
+from pool.errors import (
+    BackendUnavailable,
+    CallerError,
+    IllegalMove,
+    JobNotFound,
+    OutcomeUnknown,
+    QueueFull,
+    UniqueConflict,
+)
+from pool.jobs.job import Job, NewJob, Receipt
+from pool.jobs.lifecycle import Status
+
+DISK_WAIT_MS = 1500
+
+
+class RedisIntake:
+    """Intake of the contract."""
+
+    _session: Session
+    _keys: Keys
+
+    def __init__(self) -> None:
+        self._purging: dict[tuple[str, frozenset[Status]], str] = {}
+
+    def enqueue(
+        self, jobs: Sequence[NewJob], *, refuse_above: int | None = None, durable: bool = False
+    ) -> list[Receipt]:
+        if not jobs:
+            return []
+        if len(jobs) > MAX_BATCH:
+            raise CallerError(f"{len(jobs):,} jobs in one batch: at most {MAX_BATCH:,} enter together; send chunks")
+        limit = -1 if refuse_above is None else refuse_above
+        arguments = tuple(chain.from_iterable(map(job_arguments, jobs)))
+        answers = self._enqueue_once(jobs, (limit, *arguments))
+        if answers and answers[0] == b"full":
+            _, queue, pending, allowed = answers
+            raise QueueFull(queue.decode(), pending, allowed)
+        if durable:
+            self._wait_for_disk([job.id for job in jobs])
+        return [read_receipt(job.id, answer) for job, answer in zip(jobs, answers, strict=True)]
+
+    def _enqueue_once(self, jobs: Sequence[NewJob], arguments: tuple[Any, ...]) -> list[Any]:
+        try:
+            found: list[Any] = self._session.run("enqueue", self._keys.fixed, arguments)
+        except BackendUnavailable as problem:
+            if getattr(problem.__cause__, "was_sent", False):
+                raise OutcomeUnknown(problem.where, problem.why, [job.id for job in jobs]) from problem
+            raise
+        return found
+
+    def _wait_for_disk(self, job_ids: list[str]) -> None:
+        """The server's disk has the jobs, where the server can say so (7.2 and newer, appendonly yes)."""
+        if not self._is_on_disk():
+            why = f"the server's disk did not confirm within {DISK_WAIT_MS / 1000:g} s"
+            raise OutcomeUnknown(self._session.address.masked, why, job_ids)
+
+    def _is_on_disk(self) -> bool:
+        """Whether all that this connection wrote is synced; True where the server cannot tell (said at start)."""
+        try:
+            local, _ = self._session.once("WAITAOF", 1, 0, DISK_WAIT_MS)
+        except BackendUnavailable as problem:
+            if "unknown command" in problem.why.lower() or "appendonly is disabled" in problem.why:
+                return True
+            raise
+        return bool(local >= 1)
+
+    def cancel(self, job_id: str, *, owner: str | None = None) -> Job:
+        return self._told("cancel", job_id, self._move("cancel", job_id, owner or ""))
+
+    def revive(self, job_id: str, *, payload: str | None = None) -> Job:
+        new = () if payload is None else (b"1", text_bytes(payload, "the payload"))
+        return self._told("revive", job_id, self._move("revive", job_id, *new))
+
+    def discard(self, job_id: str) -> Job:
+        return self._told("discard", job_id, self._move("discard", job_id))
+
+    def _move(self, name: str, job_id: str, *args: bytes | str) -> list[Any]:
+        try:
+            packed = packed_id(job_id)
+        except ValueError as problem:
+            raise JobNotFound(job_id) from problem
+        answer: list[Any] = self._session.run(name, self._keys.fixed, (packed, *args, *(b"",) * (3 - len(args))))
+        return answer
+
+    def _told(self, move: str, job_id: str, answer: list[Any]) -> Job:
+        match answer:
+            case [b"none"]:
+                raise JobNotFound(job_id)
+            case [b"illegal", status]:
+                raise IllegalMove(move, status.decode(), job_id)
+            case [b"taken", key, holder]:
+                raise UniqueConflict(key.decode(), id_text(holder))
+        return read_job(*answer[1:])
+
+    def set_queue(self, queue: str, *, paused: bool | None = None, max_pending: int | None = None) -> None:
+        switch = "" if paused is None else str(int(paused))
+        limit = "" if max_pending is None else str(int(max_pending))
+        self._session.run("set_queue", self._keys.fixed, (text_bytes(queue, "the queue's name"), switch, limit))
+
+    def purge(self, queue: str, *, statuses: frozenset[Status], limit: int = 1000) -> int:
+        wanted = statuses - {Status.RUNNING}
+        if not wanted:
+            return 0
+        which = queue, wanted
+        args = (text_bytes(queue, "the queue's name"), limit, self._purging.get(which, ""), *sorted(wanted))
+        removed, top = self._session.run("purge", self._keys.fixed, args)
+        if removed < limit:
+            self._purging.pop(which, None)
+        else:
+            self._purging[which] = top.decode()
+        return int(removed)

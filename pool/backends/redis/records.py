@@ -1,0 +1,360 @@
+"""Records and answers, as scripts/parts/records.lua lays them out: packing what goes in, reading what comes back."""
+
+import struct
+from collections.abc import Iterator
+from hashlib import blake2b
+from typing import Any
+from uuid import UUID
+
+from pool.clock import boottime_now
+from pool.errors import InvalidJob
+from pool.jobs.job import LOCAL_OWNER, Attempt, Cause, Claim, Job, NewJob, Outcome, Receipt, Settlement
+from pool.jobs.lifecycle import Reason, Status
+
+_HEAD = struct.Struct(">Bdd")
+_TIMES = struct.Struct(">dd")
+_BODY = struct.Struct(">BHHHHH")
+_STATE = struct.Struct(">BBIHHHHdddddH")
+_ATTEMPT = struct.Struct(">HddB")
+_SIZE, _SHORT, _DOUBLE = struct.Struct(">I"), struct.Struct(">H"), struct.Struct(">d")
+_FRAME = struct.Struct(">cI")
+_HAS_TIMES, _HAS_EXTRAS = 1, 2
+_CANCEL, _ALONE, _PLAIN = 1, 2, 8
+_IS_LOCAL = 0xFFFF  # as length of the owner
+_WAITING, _RUNNING = ord("w"), ord("r")
+_ID_LENGTH = 36
+
+_OUTCOMES = {
+    "c": Outcome.COMPLETED,
+    "f": Outcome.FAILED,
+    "r": Outcome.RETRIED,
+    "b": Outcome.RETURNED,
+    "x": Outcome.CANCELLED,
+    "l": Outcome.LOST,
+}
+STATUS_LETTERS = {b"p": Status.PENDING, b"s": Status.SCHEDULED}
+
+Frames = dict[bytes, bytes]
+
+
+# ---------------------------------------------------------------- small pieces
+
+
+def text_bytes(text: str, what: str) -> bytes:
+    """UTF-8, or InvalidJob for a text that has none (a lone surrogate)."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError as problem:
+        raise InvalidJob(f"{what} holds a character that cannot be stored (a lone surrogate)") from problem
+
+
+def packed_id(job_id: str) -> bytes:
+    """16 bytes that sort as the text does; ValueError for anything that is no UUID in its usual form."""
+    number = UUID(hex=job_id)
+    if len(job_id) != _ID_LENGTH or str(number) != job_id:
+        raise ValueError(job_id)
+    return number.bytes
+
+
+def id_text(packed: bytes) -> str:
+    text = packed.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def frame(tag: bytes, value: bytes) -> bytes:
+    return _FRAME.pack(tag, len(value)) + value
+
+
+def read_frames(raw: bytes) -> Frames:
+    found, at = {}, 0
+    while at < len(raw):
+        tag, size = _FRAME.unpack_from(raw, at)
+        at += _FRAME.size + size
+        found[tag] = raw[at - size : at]
+    return found
+
+
+def _text(frames: Frames, tag: bytes) -> str | None:
+    value = frames.get(tag)
+    return None if value is None else value.decode(errors="replace")
+
+
+def _number(frames: Frames, tag: bytes) -> float | None:
+    value = frames.get(tag)
+    return None if value is None else float(_DOUBLE.unpack(value)[0])
+
+
+# ---------------------------------------------------------------- in
+
+
+def job_arguments(job: NewJob) -> tuple[bytes, ...]:
+    """Id, queue, priority, body and extras, as parts/intake.lua takes them."""
+    try:
+        job_id = packed_id(job.id)
+    except ValueError as problem:
+        raise InvalidJob(f"job id {job.id!r} is not a UUID in its usual form") from problem
+    extras = _extras(job)
+    return job_id, text_bytes(job.queue, "the queue's name"), b"%d" % job.priority, _body(job, extras), extras
+
+
+def _body(job: NewJob, extras: bytes) -> bytes:
+    kind, queue = text_bytes(job.type, "the job type"), text_bytes(job.queue, "the queue's name")
+    is_local = job.owner == LOCAL_OWNER
+    owner = b"" if is_local else text_bytes(job.owner, "the owner")
+    lengths = len(kind), len(queue), _IS_LOCAL if is_local else len(owner)
+    if b"\x1f" in queue or not queue:
+        raise InvalidJob(f"queue name {job.queue!r} is empty or holds the control sign U+001F")
+    try:
+        head = _BODY.pack(job.priority, job.max_retries, min(job.max_kills, 65535), *lengths)
+    except struct.error as problem:
+        raise InvalidJob("a number or a name of the job is out of its range") from problem
+    size = _SIZE.pack(len(extras)) if extras else b""
+    return b"".join((head, size, kind, queue, owner, extras, text_bytes(job.payload, "the payload")))
+
+
+def _extras(job: NewJob) -> bytes:
+    parts: list[bytes] = []
+    if job.run_at is not None:
+        parts.append(frame(b"A", _DOUBLE.pack(job.run_at)))
+    elif job.delay > 0:
+        parts.append(frame(b"D", _DOUBLE.pack(job.delay)))
+    if job.expires_in is not None:
+        parts.append(frame(b"E", _DOUBLE.pack(job.expires_in)))
+    if job.timeout:
+        parts.append(frame(b"T", _DOUBLE.pack(job.timeout)))
+    if job.unique_key is not None:
+        parts.append(frame(b"U", text_bytes(job.unique_key, "the unique key")))
+    if job.idempotency_key is not None:
+        parts += _idempotency(job, job.idempotency_key)
+    if job.parent_id is not None:
+        parts.append(frame(b"P", text_bytes(job.parent_id, "the parent's id")))
+    for tag, follow_up in ((b"S", job.on_success), (b"F", job.on_failure)):
+        if follow_up is not None:
+            parts.append(frame(tag, _packed_job(follow_up)))
+    return b"".join(parts)
+
+
+def _idempotency(job: NewJob, key: str) -> list[bytes]:
+    digest = blake2b(f"{job.type}\0{job.payload}".encode(errors="surrogatepass"), digest_size=16).digest()
+    owner = text_bytes(job.owner, "the owner")
+    scope = frame(b"O", _SIZE.pack(len(owner)) + owner)  # a length before it: owner and key are not run together
+    return [frame(b"I", text_bytes(key, "the idempotency key")), scope, frame(b"G", digest)]
+
+
+def _packed_job(job: NewJob) -> bytes:
+    return b"".join(_SIZE.pack(len(part)) + part for part in job_arguments(job))
+
+
+def cause_frames(cause: Cause | None) -> bytes:
+    """An attempt's cause; the parts that are not there take no room."""
+    if cause is None:
+        return b""
+    texts = ((b"r", cause.reason), (b"x", cause.exception), (b"t", cause.text), (b"s", cause.stack))
+    numbers = ((b"g", cause.signal), (b"k", cause.exit_code))
+    said = [frame(tag, text_bytes(str(value), "the cause")) for tag, value in texts if value is not None]
+    return b"".join([frame(b"y", b""), *said, *(frame(tag, b"%d" % n) for tag, n in numbers if n is not None)])
+
+
+def output_frame(output: str) -> bytes:
+    return frame(b"o", text_bytes(output, "the output")) if output else b""
+
+
+def error_frames(cause: Cause | None) -> bytes:
+    """What the job itself shows of its last cause."""
+    if cause is None:
+        return b""
+    shown = ((b"e", cause.text), (b"x", cause.exception))
+    return b"".join(frame(tag, text_bytes(value or "", "the cause")) for tag, value in shown)
+
+
+def settlement_frames(word: Settlement) -> bytes:
+    """Result and error of the job, as its state keeps them."""
+    if word.outcome is Outcome.COMPLETED:
+        return b"" if word.result is None else frame(b"r", text_bytes(word.result, "the result"))
+    result = b"" if word.result is None else frame(b"r", text_bytes(word.result, "the result"))
+    return result + error_frames(word.cause)
+
+
+def report_frames(progress: float | None, note: str | None, checkpoint: str | None) -> bytes:
+    parts = [frame(b"p", _DOUBLE.pack(progress))] if progress is not None else []
+    parts += [frame(b"n", text_bytes(note, "the note"))] if note is not None else []
+    parts += [frame(b"c", text_bytes(checkpoint, "the checkpoint"))] if checkpoint is not None else []
+    return b"".join(parts)
+
+
+# ---------------------------------------------------------------- out
+
+
+def _record_parts(raw: bytes) -> tuple[Any, ...]:
+    """created, run_at, expires_at, priority, max_retries, max_kills, type, queue, owner, extras, payload."""
+    flags, created, _ = _HEAD.unpack_from(raw)
+    at, run_at, expires_at = _HEAD.size, 0.0, 0.0
+    if flags & _HAS_TIMES:
+        run_at, expires_at = _TIMES.unpack_from(raw, at)
+        at += _TIMES.size
+    priority, max_retries, max_kills, type_n, queue_n, owner_n = _BODY.unpack_from(raw, at)
+    at += _BODY.size
+    extras_n = 0
+    if flags & _HAS_EXTRAS:
+        (extras_n,) = _SIZE.unpack_from(raw, at)
+        at += _SIZE.size
+    kind = raw[at : at + type_n].decode()
+    at += type_n
+    queue = raw[at : at + queue_n].decode()
+    at += queue_n
+    owner = LOCAL_OWNER
+    if owner_n != _IS_LOCAL:
+        owner = raw[at : at + owner_n].decode()
+        at += owner_n
+    extras = read_frames(raw[at : at + extras_n]) if extras_n else {}
+    payload = raw[at + extras_n :].decode()
+    return created, run_at, expires_at, priority, max_retries, max_kills, kind, queue, owner, extras, payload
+
+
+def read_claim(packed: bytes, raw: bytes, kept: bytes) -> Claim:
+    """A claim from the job's record and its new state."""
+    created, _, _, priority, max_retries, _, kind, queue, owner, extras, payload = _record_parts(raw)
+    _, flags, claim, retries, kills, _, misfits, _, claimed, _, _, _, lane_n = _STATE.unpack_from(kept)
+    at = _STATE.size + lane_n
+    at += _SHORT.size + _SHORT.unpack_from(kept, at)[0]
+    frames = read_frames(kept[at:]) if at < len(kept) else {}
+    return Claim(
+        job_id=id_text(packed),
+        claim=claim,
+        type=kind,
+        queue=queue,
+        payload=payload,
+        priority=priority,
+        attempt=retries + 1,
+        retry_count=retries,
+        max_retries=max_retries,
+        kill_count=kills,
+        misfits=misfits,
+        timeout=_number(extras, b"T") or 0.0,
+        created_at=created,
+        claimed_at=claimed,
+        claimed_boottime=boottime_now(),
+        checkpoint=_text(frames, b"c"),
+        owner=owner,
+        runs_alone=bool(flags & _ALONE),
+    )
+
+
+class StateRead:
+    """The changing half of a job, unpacked."""
+
+    def __init__(self, raw: bytes) -> None:
+        fields = _STATE.unpack_from(raw) if raw else (_WAITING, 0, 0, 0, 0, 0, 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0)
+        (self.status, self.flags, self.claim, self.retries, self.kills, self.losses, self.misfits, self.due, self.claimed,
+         self.started, self.finished, self.updated, lane_n) = fields  # fmt: skip
+        at = _STATE.size
+        self.lane = raw[at : at + lane_n].decode(errors="replace")
+        self.queue, self.frames = "", Frames()
+        if raw:
+            (queue_n,) = _SHORT.unpack_from(raw, at + lane_n)
+            at += lane_n + _SHORT.size
+            self.queue = raw[at : at + queue_n].decode(errors="replace")
+            self.frames = read_frames(raw[at + queue_n :])
+
+    @property
+    def is_running(self) -> bool:
+        return self.status == _RUNNING
+
+
+def read_job(packed: bytes, status: bytes, raw: bytes, kept: bytes, past: bytes = b"") -> Job:
+    """A job as anyone may look at it; a record that cannot be read shows what is known of it."""
+    s = StateRead(kept)
+    try:
+        parts = _record_parts(raw)
+    except (struct.error, UnicodeDecodeError):
+        parts = (s.updated, 0.0, 0.0, 0, 0, 0, "", s.queue, LOCAL_OWNER, {}, raw.decode(errors="replace"))
+    created, run_at, expires_at, priority, max_retries, max_kills, kind, queue, owner, extras, payload = parts
+    why = _text(s.frames, b"w")
+    return Job(
+        id=id_text(packed),
+        type=kind,
+        queue=queue,
+        payload=payload,
+        priority=priority,
+        status=Status(status.decode()),
+        retry_count=s.retries,
+        max_retries=max_retries,
+        kill_count=s.kills,
+        max_kills=max_kills,
+        timeout=_number(extras, b"T") or 0.0,
+        owner=owner,
+        idempotency_key=_text(extras, b"I"),
+        unique_key=_text(extras, b"U"),
+        parent_id=_text(extras, b"P"),
+        run_at=s.due or run_at or created,
+        expires_at=expires_at or None,
+        created_at=created,
+        updated_at=s.updated or created,
+        claimed_at=s.claimed if s.is_running else None,
+        started_at=s.started or None,
+        finished_at=s.finished or None,
+        worker_id=s.lane if s.is_running else None,
+        claim=s.claim,
+        cancel_requested=bool(s.flags & _CANCEL),
+        reason=Reason(why) if why else None,
+        error=_text(s.frames, b"e") or None,
+        exception=_text(s.frames, b"x") or None,
+        result=_text(s.frames, b"r"),
+        progress=_number(s.frames, b"p"),
+        progress_note=_text(s.frames, b"n"),
+        attempts=tuple(_attempts(past, s)),
+        misfits=s.misfits,
+        loss_count=s.losses,
+    )
+
+
+def _attempts(past: bytes, s: StateRead) -> Iterator[Attempt]:
+    found, at = [], 0
+    while at < len(past):
+        (size,) = _SIZE.unpack_from(past, at)
+        at += _SIZE.size + size
+        found.append(past[at - size : at])
+    is_plain = bool(s.flags & _PLAIN)
+    yield from map(_attempt, found[-9:] if is_plain else found)
+    if is_plain:
+        yield Attempt(
+            number=s.retries + 1,
+            worker=s.lane,
+            started_at=s.started or None,
+            ended_at=s.finished,
+            outcome=Outcome.COMPLETED,
+        )
+
+
+def _attempt(body: bytes) -> Attempt:
+    number, started, ended, letter = _ATTEMPT.unpack_from(body)
+    frames = read_frames(body[_ATTEMPT.size :])
+    return Attempt(
+        number=number,
+        worker=_text(frames, b"l") or "",
+        started_at=started or None,
+        ended_at=ended,
+        outcome=_OUTCOMES[chr(letter)],
+        cause=_cause(frames) if b"y" in frames else None,
+        output=_text(frames, b"o") or "",
+    )
+
+
+def _cause(frames: Frames) -> Cause:
+    reason, signal, code = _text(frames, b"r"), frames.get(b"g"), frames.get(b"k")
+    return Cause(
+        reason=Reason(reason) if reason else None,
+        exception=_text(frames, b"x"),
+        text=_text(frames, b"t"),
+        stack=_text(frames, b"s"),
+        signal=int(signal) if signal is not None else None,
+        exit_code=int(code) if code is not None else None,
+    )
+
+
+def read_receipt(job_id: str, answer: Any) -> Receipt:
+    """One element of enqueue's answer."""
+    if isinstance(answer, bytes):
+        return Receipt(job_id, STATUS_LETTERS[answer])
+    first, status, differs = answer
+    return Receipt(id_text(first), Status(status.decode()), replayed=True, payload_differs=bool(differs))

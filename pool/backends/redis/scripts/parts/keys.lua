@@ -1,0 +1,26 @@
+-- Names of the keys and the one reading of the clock. Every step that moves jobs declares these first:
+-- KEYS 1 jobs     hash  id -> record (fixed at enqueue)        8 stats    hash  sequence, totals, hours
+--      2 state    hash  id -> state (absent: never claimed)    9 unique   hash  unique key -> id of the live job
+--      3 past     hash  id -> attempts                        10 idem     hash  owner NUL key -> id, state, digest
+--      4 ids      zset  every id, score 0: lists by id        11 idem_at  zset  owner NUL key by time
+--      5 heads    zset  queue by a lower bound of its ranks   12 bells    zset  worker classes by last sign
+--      6 dues     zset  queue by a lower bound of due times   13 expiry   zset  id by the time it must have started
+--      7 queues   hash  queue -> "paused:max_pending"         14 pools    zset  pools and holders by last sign
+-- Per queue: pending:, scheduled:, late: (promoted, not started), running:, completed:, failed:, cancelled: (zsets).
+-- Per pool: pool: (hash: lanes, bars, beat). Per worker class: bell: (list of at most one).
+local call, pcall_redis = redis.call, redis.pcall
+local JOBS, STATE, PAST, IDS, HEADS, DUES, QUEUES, STATS, UNIQUE, IDEM, IDEM_AT, BELLS, EXPIRY, POOLS = unpack(KEYS, 1, 14)
+local ROOT = string.sub(JOBS, 1, -5)
+local clock = call('TIME')
+local NOW = tonumber(clock[1]) + tonumber(clock[2]) / 1000000
+
+-- Redis has no rollback: a wrong type must be met before the first write. HLEN and ZCARD raise WRONGTYPE.
+local function check_all()
+  for _, key in ipairs({JOBS, STATE, PAST, QUEUES, STATS, UNIQUE, IDEM}) do call('HLEN', key) end
+  for _, key in ipairs({IDS, HEADS, DUES, IDEM_AT, BELLS, EXPIRY, POOLS}) do call('ZCARD', key) end
+end
+
+local SETS = {'pending:', 'scheduled:', 'late:', 'running:', 'completed:', 'failed:', 'cancelled:'}
+local function check_queue(queue)
+  for _, set in ipairs(SETS) do call('ZCARD', ROOT .. set .. queue) end
+end

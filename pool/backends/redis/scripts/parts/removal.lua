@@ -1,0 +1,23 @@
+-- Remove a job and everything that points at it.
+local function remove(id, set, queue)
+  local raw = call('HGET', JOBS, id)
+  local record, s = read_record(raw), state_of(id)
+  call('ZREM', ROOT .. set .. queue, id)
+  if set == 'pending:' or set == 'scheduled:' then leave_place(id, queue) end
+  if record and record.extras ~= '' then
+    local extras = read_frames(record.extras)
+    if extras.U and call('HGET', UNIQUE, extras.U) == id then call('HDEL', UNIQUE, extras.U) end
+    if extras.I then
+      local name = extras.O .. '\0' .. extras.I
+      local known = call('HGET', IDEM, name)
+      if known and string.sub(known, 1, 16) == id and string.byte(known, 17) == WAITING then
+        call('HSET', IDEM, name, id .. string.char(s and NAMES[s.status] and s.status or CANCELLED) .. string.sub(known, 18))
+      end
+    end
+  end
+  call('HDEL', JOBS, id)
+  call('HDEL', STATE, id)
+  call('HDEL', PAST, id)
+  call('ZREM', IDS, id)
+  call('ZREM', EXPIRY, id)
+end

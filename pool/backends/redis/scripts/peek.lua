@@ -1,0 +1,16 @@
+-- Whether a job for this want may be there. Reads only, so that it may be asked of a full or read-only server.
+-- KEYS 1-14 as in parts/keys.lua
+-- ARGV 1 mode ("*" or "=")  2 names of queues between unit separators
+-- Returns 1 or 0.
+--! include keys
+local function wanted(queue)
+  local listed = string.find(ARGV[2], '\31' .. queue .. '\31', 1, true) ~= nil
+  return listed == (ARGV[1] == '=')
+end
+for _, queue in ipairs(call('ZRANGE', HEADS, 0, 50)) do
+  if wanted(queue) and call('ZCARD', ROOT .. 'pending:' .. queue) > 0 then return 1 end
+end
+for _, queue in ipairs(call('ZRANGEBYSCORE', DUES, '-inf', NOW, 'LIMIT', 0, 50)) do
+  if wanted(queue) and call('ZCOUNT', ROOT .. 'scheduled:' .. queue, '-inf', NOW) > 0 then return 1 end
+end
+return 0

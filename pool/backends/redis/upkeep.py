@@ -1,0 +1,151 @@
+"""What the keeper does, on Redis."""
+
+import json
+from itertools import chain
+
+from pool.backends.contract import Beat, BeatAnswer, Departure, Held, Promotion, Recovered
+from pool.backends.redis.keys import lane_field
+from pool.backends.redis.records import (
+    cause_frames,
+    error_frames,
+    id_text,
+    job_arguments,
+    output_frame,
+    text_bytes,
+)
+from pool.backends.redis.watching import Silence, Watch, Watched
+from pool.backends.redis.work import RedisWork, _id_or_none, mark_text
+from pool.clock import boottime_now
+from pool.identity import PoolId, parse_lane
+from pool.jobs.job import Cause, NewJob, Receipt
+from pool.jobs.lifecycle import Reason, Status
+
+
+class RedisUpkeep(RedisWork):
+    """Upkeep of the contract."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._watch = Watch()
+
+    # ---------------------------------------------------------------- beats
+
+    def beat(self, beat: Beat) -> BeatAnswer:
+        held = chain.from_iterable((lane_field(h.lane), _id_or_none(h.job_id), h.claim) for h in beat.held)
+        facts = text_bytes(beat.facts, "the pool's facts")
+        args = (repr(float(beat.lease_seconds)), mark_text(beat.supervisor), facts, *held)
+        lost, cancelled, unknown = self._session.run("beat", self._pool_keys(beat.pool), args)
+        return BeatAnswer(
+            lost=tuple(beat.held[number - 1] for number in lost),
+            cancelled=tuple(beat.held[number - 1] for number in cancelled),
+            unknown=tuple(sorted((self._held(beat.pool, *each) for each in unknown), key=lambda held: str(held.lane))),
+        )
+
+    def _held(self, pool: PoolId, field: bytes, packed: bytes, claim: bytes) -> Held:
+        return Held(parse_lane(f"{pool}/{field.decode()}"), id_text(packed), int(claim))
+
+    def _pool_keys(self, pool: PoolId) -> tuple[bytes, ...]:
+        return (*self._keys.fixed, self._keys.pool(pool))
+
+    # ---------------------------------------------------------------- departures
+
+    def recover(self, departure: Departure) -> list[Recovered]:
+        worker, cause = departure.worker, departure.cause
+        lanes = "" if departure.lanes is None else f" {' '.join(map(str, departure.lanes))} "
+        started = departure.started or {}
+        touched = sorted(set(started) | set(departure.output))
+        return self._take_back(
+            worker.pool,
+            (
+                "worker",
+                f"{worker.slot}.{worker.generation}",
+                "",
+                int(departure.bar),
+                str(cause.reason or Reason.WORKER_LOST),
+                int(departure.started is None),
+                cause_frames(cause),
+                error_frames(cause) if cause.text else b"",
+                lanes,
+                0,
+                *chain.from_iterable(
+                    (str(lane), started.get(lane, -1), output_frame(departure.output.get(lane, ""))) for lane in touched
+                ),
+            ),
+        )
+
+    def _take_back(self, pool: PoolId, args: tuple[bytes | str | int, ...]) -> list[Recovered]:
+        _, *taken = self._session.run("recover", self._pool_keys(pool), args)
+        return [
+            Recovered(id_text(packed), Status(status.decode()), worker.decode(), reason.decode())
+            for packed, status, worker, reason in taken
+        ]
+
+    def leave(self, pool: PoolId) -> None:
+        self._take_back(pool, ("pool", "", "", 0, Reason.INTERRUPTED.value, 1, _tale(INTERRUPTED), b"", "", 1))
+
+    # ---------------------------------------------------------------- silence
+
+    def recover_expired(self) -> list[Recovered]:
+        """Judged by watching (PROTOCOL 8): a failed read starts every watch anew."""
+        try:
+            rows = self._session.run("watch", self._keys.fixed)
+        except Exception:
+            self._watch.read_failed()
+            raise
+        silent = self._watch.judge(list(map(Watched.read, rows)), boottime_now())
+        return [each for silence in silent for each in self._end_silence(silence)]
+
+    def _end_silence(self, silence: Silence) -> list[Recovered]:
+        """Take back what the silent one held; the step does nothing if its counter has moved since we read it."""
+        cause = _tale(LOST)
+        if silence.is_forgotten:
+            return self._take_back(silence.pool, ("pool", "", silence.seen, 0, LOST.reason or "", 1, cause, b"", "", 1))
+        if silence.lane:
+            args = ("holder", silence.lane, silence.seen, 0, LOST.reason or "", 1, cause, b"", "", 0)
+            return self._take_back(silence.pool, args)
+        if silence.worker:
+            args = ("worker", silence.worker, "", 1, LOST.reason or "", 1, cause, b"", "", 0)
+            return self._take_back(silence.pool, args)
+        return self._take_back(silence.pool, ("pool", "", silence.seen, 1, LOST.reason or "", 1, cause, b"", "", 0))
+
+    # ---------------------------------------------------------------- time
+
+    def promote(self, limit: int = 1000) -> Promotion:
+        moved, next_due = self._session.run("promote", self._keys.fixed, (limit,))
+        return Promotion(int(moved), float(next_due) if next_due else None)
+
+    def tick(self, schedule: str, version: str, due: float, job: NewJob | None) -> Receipt | None:
+        names = text_bytes(schedule, "the schedule's name"), text_bytes(version, "the version")
+        args = (*names, f"{due:.6f}", *(job_arguments(job) if job else ()))
+        answer = self._session.run("tick", (*self._keys.fixed, self._keys.ticks), args)
+        if not answer:
+            return None
+        if job is None:
+            return Receipt("", Status.PENDING)
+        _, packed, status, replayed, differs = answer
+        return Receipt(id_text(packed), Status(status.decode()), bool(replayed), bool(differs))
+
+    def last_tick(self, schedule: str) -> float | None:
+        known = self._session.command("HGET", self._keys.ticks, text_bytes(schedule, "the schedule's name"))
+        return float(known.split(b" ", 1)[0]) if known else None
+
+    def forget(self, *, completed_s: float, failed_s: float, idempotency_s: float, limit: int = 1000) -> int:
+        ages = tuple(repr(float(age)) for age in (completed_s, failed_s, idempotency_s))
+        return int(self._session.run("forget", self._keys.fixed, (*ages, limit)))
+
+
+LOST = Cause(reason=Reason.WORKER_LOST, text="its pool or holder has shown no sign of life for a whole lease")
+INTERRUPTED = Cause(reason=Reason.INTERRUPTED, text="its pool has ended")
+
+
+def _tale(cause: Cause) -> bytes:
+    return cause_frames(cause)
+
+
+def read_facts(raw: bytes) -> dict[str, object]:
+    """A pool's facts; unreadable ones are shown as none."""
+    try:
+        facts = json.loads(raw)
+    except ValueError:
+        return {}
+    return facts if isinstance(facts, dict) else {}

@@ -1,0 +1,197 @@
+"""What a lane does, on Redis: the hot path, and the sleep beside it."""
+
+from itertools import chain
+from typing import Any
+
+from pool.backends.contract import Answer, Held, Want
+from pool.backends.redis.connection import Connection, pack
+from pool.backends.redis.intake import RedisIntake
+from pool.backends.redis.keys import class_of, lane_field, listed, ranks_of
+from pool.backends.redis.records import (
+    cause_frames,
+    job_arguments,
+    output_frame,
+    packed_id,
+    read_claim,
+    report_frames,
+    settlement_frames,
+)
+from pool.backends.redis.trouble import ConnectionBroken, ServerError
+from pool.clock import monotonic_now
+from pool.errors import BackendUnavailable, ClaimLost, LaneBarred, RequestRefused
+from pool.identity import LaneId, ProcessMark, process_mark
+from pool.jobs.job import Claim, Outcome, Settlement
+
+POLL_SECONDS = 1.0
+ABSENT_SECONDS = 0.5  # how long a wait sleeps at least when the store is away
+LISTEN_AGAIN_SECONDS = 3600.0
+NO_SETTLEMENT = (b"",) * 9
+_SETTLED = (None, True, False)
+_NO_JOB_ID = b"\0" * 16  # stands for an id that cannot be one: never held
+
+
+class RedisWork(RedisIntake):
+    """Work of the contract."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._wants: dict[Want, tuple[bytes | str, ...]] = {}
+        self._lanes: dict[LaneId, tuple[tuple[bytes, ...], str, int, int]] = {}
+        self._heard_at: dict[bytes, float] = {}
+        self._mark = (0, "")
+
+    # ---------------------------------------------------------------- exchange
+
+    def exchange(
+        self, lane: LaneId, request: int, *, settlement: Settlement | None = None, want: Want | None = None
+    ) -> Answer:
+        keys, field, slot, generation = self._lanes.get(lane) or self._known_lane(lane)
+        wanted = (self._wants.get(want) or self._known_want(want)) if want is not None else ("", "", "", "", "", "")
+        word = NO_SETTLEMENT if settlement is None else _settlement_arguments(settlement)
+        answer = self._session.run(
+            "exchange", keys, (field, slot, generation, request, self._own_mark(), *wanted, *word)
+        )
+        if answer[0]:
+            raise _refusal(lane, request, answer)
+        claim = read_claim(*answer[2:]) if len(answer) > 2 else None
+        if claim is not None and claim.max_retries == 0 and not self._is_claim_on_disk(lane, claim):
+            claim = None
+        return Answer(_SETTLED[answer[1]], claim)
+
+    def _known_lane(self, lane: LaneId) -> tuple[tuple[bytes, ...], str, int, int]:
+        found = (
+            (*self._keys.fixed, self._keys.pool(lane.worker.pool)),
+            lane_field(lane),
+            lane.worker.slot,
+            lane.worker.generation,
+        )
+        if len(self._lanes) > 4096:
+            self._lanes.clear()
+        self._lanes[lane] = found
+        return found
+
+    def _known_want(self, want: Want) -> tuple[bytes | str, ...]:
+        mode, names = ("*", want.reserved) if want.is_any else ("=", want.queues)
+        found = (mode, *ranks_of(want), class_of(want), repr(float(want.lease_seconds or 0)), listed(names))
+        if len(self._wants) > 256:
+            self._wants.clear()
+        self._wants[want] = found
+        return found
+
+    def _own_mark(self) -> str:
+        """This process, so that a keeper on the same machine can prove its death."""
+        connection_pid, text = self._mark
+        import os
+
+        if connection_pid != os.getpid():
+            text = mark_text(process_mark())
+            self._mark = (os.getpid(), text)
+        return text
+
+    def _is_claim_on_disk(self, lane: LaneId, claim: Claim) -> bool:
+        """An at-most-once claim starts only when the disk has it; else it is handed back unstarted."""
+        if self._is_on_disk():
+            return True
+        self._hand_back(lane)
+        return False
+
+    def _hand_back(self, lane: LaneId) -> None:
+        keys = (*self._keys.fixed, self._keys.pool(lane.worker.pool))
+        who = f"{lane.worker.slot}.{lane.worker.generation}"
+        self._session.run("recover", keys, ("worker", who, "", 0, "interrupted", 0, b"", b"", f" {lane.lane} ", 0))
+
+    def report(
+        self, held: Held, *, progress: float | None = None, note: str | None = None, checkpoint: str | None = None
+    ) -> bool:
+        keys, field, _, _ = self._lanes.get(held.lane) or self._known_lane(held.lane)
+        frames = report_frames(progress, note, checkpoint)
+        verdict = self._session.run("report", keys, (field, _id_or_none(held.job_id), held.claim, frames))
+        if verdict == 2:
+            raise ClaimLost(held.job_id, held.claim)
+        return bool(verdict)
+
+    # ---------------------------------------------------------------- waiting
+
+    def wait(self, want: Want, seconds: float, interrupt_fd: int | None = None) -> None:
+        """Blocks on the class's bell in slices of a second; after each the store is looked at (reads only)."""
+        end = monotonic_now() + seconds
+        try:
+            connection = self._session.connection()
+            self._listen(connection, want)
+            while (left := end - monotonic_now()) > 0:
+                if self._nap(connection, want, min(left, POLL_SECONDS), interrupt_fd):
+                    return
+        except (ConnectionBroken, ServerError, BackendUnavailable):
+            self._session.close()
+            self._sleep(min(max(0.0, end - monotonic_now()), ABSENT_SECONDS), interrupt_fd)
+
+    def _listen(self, connection: Connection, want: Want) -> None:
+        """Make the class known before the first claim, and again now and then."""
+        worker_class = class_of(want)
+        now = monotonic_now()
+        if now - self._heard_at.get(worker_class, -LISTEN_AGAIN_SECONDS) >= LISTEN_AGAIN_SECONDS:
+            self._session.run("listen", self._keys.fixed, (worker_class,))
+            self._heard_at[worker_class] = now
+
+    def _nap(self, connection: Connection, want: Want, seconds: float, interrupt_fd: int | None) -> bool:
+        """Whether to look for work: the bell rang, something is there, or we were interrupted."""
+        bell = self._keys.bell(class_of(want))
+        connection.send(pack("BLPOP", bell, f"{max(0.001, seconds):.3f}"))
+        readable = connection.is_readable(seconds + self._session.answer_seconds, interrupt_fd)
+        if readable is None:  # BLPOP is still under way: a reply that comes later must never be taken for another's
+            self._session.close()
+            return True
+        if not readable:
+            raise ConnectionBroken("no answer to BLPOP", timed_out=True)
+        return connection.read() is not None or self._may_find(connection, want)
+
+    def _may_find(self, connection: Connection, want: Want) -> bool:
+        mode, names = ("*", want.reserved) if want.is_any else ("=", want.queues)
+        return bool(self._session.run("peek", self._keys.fixed, (mode, listed(names))))
+
+    def _sleep(self, seconds: float, interrupt_fd: int | None) -> None:
+        import select
+
+        select.select([] if interrupt_fd is None else [interrupt_fd], [], [], seconds)
+
+
+def _settlement_arguments(word: Settlement) -> tuple[bytes | str | int, ...]:
+    tail = cause_frames(word.cause) + output_frame(word.output)
+    is_lean = word.outcome is Outcome.COMPLETED and word.cause is None and not word.output
+    return (
+        _id_or_none(word.job_id),
+        word.claim,
+        word.outcome.value,
+        word.reason.value if word.reason else "",
+        repr(float(word.delay)),
+        int(word.misfit),
+        repr(float(word.started_at or 0)),
+        settlement_frames(word),
+        b"" if is_lean else tail,
+        *chain.from_iterable(map(job_arguments, word.children)),
+    )
+
+
+def _id_or_none(job_id: str) -> bytes:
+    try:
+        return packed_id(job_id)
+    except ValueError:
+        return _NO_JOB_ID
+
+
+def _refusal(lane: LaneId, request: int, answer: list[Any]) -> LaneBarred | RequestRefused:
+    if answer[0] == 1:
+        return RequestRefused(str(lane), request, answer[1])
+    return LaneBarred(str(lane))
+
+
+def mark_text(mark: ProcessMark) -> str:
+    return f"{mark.pid} {mark.start_ticks} {mark.pid_namespace} {mark.boot_id}"
+
+
+def read_mark(text: str) -> ProcessMark | None:
+    """The reverse of `mark_text`; None for nothing or anything else."""
+    words = text.split(" ")
+    if len(words) != 4:
+        return None
+    return ProcessMark(int(words[0]), int(words[1]), words[3], int(words[2]))
