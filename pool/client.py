@@ -11,7 +11,7 @@ from pool.clock import monotonic_now
 from pool.errors import CallerError, InvalidJob, OutcomeUnknown, UnknownType, WaitedTooLong
 from pool.jobs import checks, drafts
 from pool.jobs.checks import Options
-from pool.jobs.drafts import JobRef
+from pool.jobs.drafts import Declared, JobRef
 from pool.jobs.job import Job, NewJob, Receipt
 from pool.jobs.published import PublishedType, PublishedTypes
 from pool.jobs.registry import registry
@@ -96,12 +96,17 @@ class Client:
 
     def draft(self, job: JobRef, payload: Mapping[str, Any] | None = None, **options: Unpack[Options]) -> NewJob:
         """The checked job, not stored."""
+        limit = self._payload_limit()  # first: it brings the defaults of [jobs] along
         said: Options = {**drafts.options_of(job), **options}
         job_type = drafts.type_of(job)
-        limit = self.place.max_payload
         if job_type is not None:
             return drafts.draft_call(job_type, (), _object(payload), said, max_payload=limit)
         return self._draft_foreign(str(job), _object(payload), said, limit)
+
+    def enqueue_call(self, job: Declared, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Receipt:
+        """What `job.enqueue(…)` does."""
+        limit = self._payload_limit()
+        return self.enqueue_drafts([drafts.draft_call(job.type, args, kwargs, job.call_options, max_payload=limit)])[0]
 
     def enqueue_drafts(
         self, jobs: Sequence[NewJob], *, refuse_above: int | None = None, durable: bool = False
@@ -154,6 +159,9 @@ class Client:
         if self._place is None:
             self._place = find_place(self._url, self._namespace)
         return self._place
+
+    def _payload_limit(self) -> int:
+        return checks.MAX_PAYLOAD if _stand_in is not None else self.place.max_payload
 
     def backend(self) -> "Backend":
         """This thread's connection to the store."""

@@ -60,7 +60,7 @@ class Job(drafts.Declared, Generic[P, R]):
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Receipt:
         """Store the job in the configured backend; it is there when this returns."""
-        return _client().enqueue_drafts([self.draft(*args, **kwargs)])[0]
+        return _client().enqueue_call(self, args, kwargs)
 
     def enqueue_in(self, seconds: Span, *args: P.args, **kwargs: P.kwargs) -> Receipt:
         """Store the job to run no sooner than this many seconds from now."""
