@@ -8,7 +8,7 @@ from pool.clock import monotonic_now
 if TYPE_CHECKING:
     from rich.live import Live
 
-    from pool.cli.demo import Account
+    from pool.cli.demo_story import Account
 
 Workers = list[dict[str, Any]]
 LINE_EVERY_S = 1.0
