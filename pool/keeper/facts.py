@@ -51,8 +51,8 @@ class Facts:
         try:
             modified = self._types_path.stat().st_mtime_ns
             if modified != self._types_mtime_ns:
-                self._types = {**self._declared, **json.loads(self._types_path.read_text())["types"]}
+                self._types = {**self._declared, **json.loads(self._types_path.read_text())}
                 self._types_mtime_ns = modified
-        except (OSError, ValueError, KeyError):
+        except (OSError, ValueError):
             pass  # not written yet, or being replaced: the next beat sees it
         return self._types

@@ -22,7 +22,6 @@ from pool.worker.desk import GaveUp
 from pool.worker.lane import Lane, Tools
 from pool.worker.limits import Limits
 from pool.worker.presence import Presence
-from pool.worker.publishing import publish_types
 from pool.worker.surroundings import Surroundings
 from pool.worker.timeouts import Interrupts
 
@@ -130,7 +129,6 @@ class Worker:
     def live(self) -> int:
         """Work until there is a reason to leave, then leave; the exit code of a planned end."""
         self.presence.announce_ready()
-        publish_types(self.config, registry, self.seat)
         try:
             self._open_the_bell()
             why = self.work() if self._replay_spool() else self._stop_reason()
