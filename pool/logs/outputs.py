@@ -47,6 +47,7 @@ class Output:
         while self._rest:
             try:
                 self._rest = self._rest[self._write(self._rest) :]
+                self._is_stuck = False
             except BlockingIOError:
                 if not self._wait_until_writable(deadline):
                     self._is_stuck = True
@@ -56,7 +57,6 @@ class Output:
             except OSError:  # closed, reader gone, disk full: the line is lost, the process is not
                 self._is_stuck = True
                 return False
-        self._is_stuck = False
         return True
 
     def _wait_until_writable(self, deadline: float) -> bool:
