@@ -8,21 +8,19 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Unpack
 
 from pool.clock import monotonic_now
-from pool.errors import CallerError, InvalidJob, OutcomeUnknown, UnknownType, WaitedTooLong
+from pool.errors import CallerError, InvalidJob, OutcomeUnknown, WaitedTooLong
+from pool.foreign import ForeignTypes
 from pool.jobs import checks, drafts
 from pool.jobs.checks import Options
 from pool.jobs.drafts import Declared, JobRef
 from pool.jobs.job import Job, NewJob, Receipt
-from pool.jobs.published import PublishedType, PublishedTypes
-from pool.jobs.registry import registry
 from pool.place import Place, find_place
 
 if TYPE_CHECKING:
     from pool.backends.contract import Backend
 
 MAX_BATCH = 10_000
-TYPES_FRESH_S = 10.0
-TYPES_ASK_AGAIN_S = 1.0
+ASK_AGAIN_WITHIN_S = 0.2
 FIRST_LOOK_S, LONGEST_LOOK_S = 0.005, 0.25
 
 Item = NewJob | tuple[JobRef, Mapping[str, Any]] | tuple[JobRef, Mapping[str, Any], Options]
@@ -41,7 +39,7 @@ class Client:
         self._place: Place | None = None
         self._lines = threading.local()
         self._lifetime = 0
-        self._types, self._types_read_at = PublishedTypes(()), -TYPES_FRESH_S
+        self._foreign = ForeignTypes(lambda: [state.facts for state in self.backend().pools()])
 
     # ------------------------------------------------------------ enqueue
 
@@ -101,7 +99,7 @@ class Client:
         job_type = drafts.type_of(job)
         if job_type is not None:
             return drafts.draft_call(job_type, (), _object(payload), said, max_payload=limit)
-        return self._draft_foreign(str(job), _object(payload), said, limit)
+        return self._foreign.draft(str(job), _object(payload), said, limit)
 
     def enqueue_call(self, job: Declared, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Receipt:
         """What `job.enqueue(…)` does."""
@@ -111,11 +109,14 @@ class Client:
     def enqueue_drafts(
         self, jobs: Sequence[NewJob], *, refuse_above: int | None = None, durable: bool = False
     ) -> list[Receipt]:
-        """Store drafts, all or none. A lost answer is asked for once more: the same ids are never stored twice."""
-        backend = self.backend()
+        """Store drafts, all or none. An answer lost at once (a connection that had been closed) is asked for again:
+        the same ids are never stored twice."""
+        backend, begun = self.backend(), monotonic_now()
         try:
             return backend.enqueue(jobs, refuse_above=refuse_above, durable=durable)
         except OutcomeUnknown:
+            if monotonic_now() - begun > ASK_AGAIN_WITHIN_S:
+                raise  # the store is silent, and the caller was promised an answer within 2 s
             return backend.enqueue(jobs, refuse_above=refuse_above, durable=durable)
 
     # ------------------------------------------------------------ look up and change
@@ -182,32 +183,6 @@ class Client:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    # ------------------------------------------------------------ types known by name only
-
-    def _draft_foreign(self, name: str, payload: dict[str, Any], options: Options, limit: int) -> NewJob:
-        text = checks.payload_text(payload)
-        found = self.published_type(name)
-        if found is None:
-            known = {*registry.known(), *self._types.known()}
-            if known:
-                raise UnknownType(name, known)
-            return checks.new_job(name, text, registry.defaults.terms, options, max_payload=limit)
-        checks.checked_payload(text, limit)
-        found.check(payload)
-        if options.get("unique_key") is None:
-            options = {**options, "unique_key": found.unique_key_of(payload)}
-        return checks.new_job(found.name, text, found.terms, options, max_payload=limit)
-
-    def published_type(self, name: str) -> PublishedType | None:
-        """The type as the running pools publish it; kept for 10 s, an unknown one is asked for again after 1 s."""
-        age = monotonic_now() - self._types_read_at
-        found = self._types.get(name)
-        if age >= TYPES_FRESH_S or (found is None and age >= TYPES_ASK_AGAIN_S):
-            self._types = PublishedTypes(state.facts for state in self.backend().pools())
-            self._types_read_at = monotonic_now()
-            found = self._types.get(name)
-        return found
 
     def _draft_item(self, item: Item) -> NewJob:
         if isinstance(item, NewJob):

@@ -15,7 +15,6 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path}/jobs.db"
         return
-    pytest.importorskip("pool.backends.redis.backend")
     with running() as server:
         yield server.url
 

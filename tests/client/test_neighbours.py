@@ -198,7 +198,6 @@ def test_waiting_for_a_job_does_not_hold_up_the_loop(client: pool.Client) -> Non
 
 @pytest.mark.serial
 def test_a_store_that_refuses_is_reported_within_two_seconds() -> None:
-    pytest.importorskip("pool.backends.redis.backend")
     client = pool.Client(f"redis://127.0.0.1:{free_port()}/0")
     begun = perf_counter()
 
@@ -210,7 +209,6 @@ def test_a_store_that_refuses_is_reported_within_two_seconds() -> None:
 
 @pytest.mark.serial
 def test_a_store_that_is_silent_is_reported_within_two_seconds_and_used_again_later() -> None:
-    pytest.importorskip("pool.backends.redis.backend")
     with running() as server, pool.Client(server.url) as client:
         client.enqueue(add, {"a": 1})
         server.freeze()
