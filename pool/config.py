@@ -206,7 +206,9 @@ def _validated(merged: dict[str, Any], path: Path | None, sources: Mapping[str, 
     try:
         return Config.model_validate(merged)
     except ValidationError as error:
-        raise ConfigError("\n".join(complaints(error, merged, path, sources))) from None
+        wrong = ConfigError("\n".join(complaints(error, merged, path, sources)))
+        wrong.add_note("Nothing was changed. Look at it again with: jobpool check")
+        raise wrong from None
 
 
 # ---------------------------------------------------------------- the backend's URL, and secrets

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from pool.cli import demo, enqueue, jobs, light, queues, schedule, start
+from pool.cli import dead, demo, enqueue, jobs, light, queues, schedule, start
 from pool.cli.failures import USAGE
 
 PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
@@ -65,7 +65,7 @@ def _add_verbs() -> None:
         _add_light_verb(name)
     app.command("enqueue")(enqueue.enqueue)
     app.add_typer(jobs.jobs_app, name="jobs")
-    app.add_typer(jobs.dead_app, name="dead")
+    app.add_typer(dead.dead_app, name="dead")
     for verb in (queues.queues, queues.pause, queues.resume, queues.purge, queues.pools, queues.backup):
         app.command(verb.__name__)(verb)
     app.add_typer(schedule.schedule_app, name="schedule")

@@ -16,7 +16,7 @@ from pool.cli.demo_files import find_files
 from pool.cli.demo_pool import DemoPool, PoolFailed, pause
 from pool.cli.demo_view import View, make_view
 from pool.cli.failures import NEGATIVE, OK
-from pool.cli.jobs import matching
+from pool.cli.listing import matching
 from pool.client import Client
 from pool.clock import monotonic_now, wall_now
 from pool.identity import parse_lane

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from pool.cli.output import remark, say, say_json
-from pool.cli.store import AsJson, BackendUrl, ConfigFile, client_of, load, unstoppable
+from pool.cli.store import AsJson, BackendUrl, ConfigFile, client_of, load, published_types, unstoppable
 from pool.client import Client
 from pool.config import Loaded
 from pool.errors import InvalidJob
@@ -41,25 +41,28 @@ def enqueue(
         given = {name: value for name, value in options.items() if value is not None}
         receipt = client.enqueue(type_, _payload(payload), **given)
         job = client.get(receipt)
+        is_known = registry.get(job.type) or published_types(client.backend()).get(job.type)
     if as_json:
         say_json(job_document(job))
     else:
         known = " (known already by its key)" if receipt.replayed else ""
         say(f"{job.id} {job.status.value} in queue {job.queue}{known}")
+        if not is_known:
+            remark(
+                "No running pool knows this type and no --app is given: it got the default queue, priority and retries"
+            )
         if receipt.payload_differs:
             remark("The first job with this key has another payload; it was left as it is")
 
 
 def _make_type_known(client: Client, name: str, loaded: Loaded) -> None:
     """Running pools publish their types. Without one, the type's own rules are in its module, if that is configured."""
-    if client.published_type(name) is not None:
+    if published_types(client.backend()).get(name) is not None:
         return
     if loaded.config.app.modules:
         from pool.cli.preflight import import_modules
 
         import_modules(loaded.config)
-    if not registry.known():
-        remark(f"No running pool knows {name!r} and no --app is given: it gets default queue, priority and retries")
 
 
 def _payload(text: str) -> Any:

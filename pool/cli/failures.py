@@ -23,8 +23,9 @@ def run_guarded(command: Callable[[], int | None]) -> int:
         return code or OK
     except errors.JobpoolError as error:
         remark(f"jobpool: {error}")
-        if hint := _hint(error):
-            remark(hint)
+        for hint in (*getattr(error, "__notes__", ()), _hint(error)):
+            if hint:
+                remark(hint)
         return _code(error)
     except BrokenPipeError:
         _discard_stdout()
@@ -43,8 +44,6 @@ def _code(error: errors.JobpoolError) -> int:
 
 def _hint(error: errors.JobpoolError) -> str:
     """The next command to type, where there is one."""
-    if isinstance(error, errors.ConfigError):
-        return "Nothing was started or changed. Try again with: jobpool check"
     if isinstance(error, errors.JobNotFound):
         return "See what is there with: jobpool jobs list"
     if isinstance(error, errors.QueueFull):

@@ -144,8 +144,15 @@ def stack(arguments: Arguments) -> int:
     if arguments.json or code >= 300:
         say_json(document) if arguments.json else remark(f"jobpool: {why(document)}")
     else:
-        say(document.get("stack", ""))
+        say(own_frames(document.get("stack", "")))
     return OK if code < 300 else NEGATIVE
+
+
+def own_frames(stack: str) -> str:
+    """The stack without what lies below the worker's entry, which is the same in all of them."""
+    lines = stack.splitlines()
+    below = [n for n, line in enumerate(lines) if line.endswith("in run_worker")]
+    return "\n".join(lines[: below[-1]] if below else lines)
 
 
 # ---------------------------------------------------------------- arguments

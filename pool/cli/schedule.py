@@ -7,7 +7,7 @@ import typer
 
 from pool.cli.output import say, say_json, say_table
 from pool.cli.preflight import import_modules, read_schedule
-from pool.cli.store import AsJson, BackendUrl, ConfigFile, client_of, load, opened, unstoppable
+from pool.cli.store import AsJson, BackendUrl, ConfigFile, client_of, load, opened, published_types, unstoppable
 from pool.clock import as_rfc3339
 from pool.config import Loaded
 from pool.errors import CallerError
@@ -47,7 +47,7 @@ def run_entry(
     entry = _entry(loaded, name)
     options: dict[str, Any] = {"queue": entry.queue or None, "priority": entry.priority}
     with client_of(loaded) as client, unstoppable():
-        if client.published_type(entry.type) is None and loaded.config.app.modules:
+        if published_types(client.backend()).get(entry.type) is None and loaded.config.app.modules:
             import_modules(loaded.config)
         given = {key: value for key, value in options.items() if value is not None}
         job = client.get(client.enqueue(entry.type, entry.payload, **given))

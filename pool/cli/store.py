@@ -14,6 +14,7 @@ from pool.backends.opening import open_backend
 from pool.client import Client
 from pool.config import Loaded, default_database, load_config
 from pool.errors import BackendUnavailable
+from pool.jobs.published import PublishedTypes
 from pool.jobs.registry import defaults_from, registry
 from pool.place import Place
 
@@ -65,6 +66,17 @@ def client_of(loaded: Loaded) -> Client:
     client = Client(backend.url, namespace=backend.namespace)
     client._place = Place(backend.url, backend.namespace, jobs.max_payload)
     return client
+
+
+def published_types(store: Backend) -> PublishedTypes:
+    """The job types that the running pools know."""
+    return PublishedTypes(state.facts for state in store.pools())
+
+
+def redacted_fields(store: Backend) -> dict[str, frozenset[str]]:
+    """Type → payload fields that its declaration says are never shown, as far as a pool published it."""
+    types = [state.facts.get("types") or {} for state in store.pools()]
+    return {name: frozenset(said.get("redact") or ()) for known in types for name, said in known.items()}
 
 
 class Unstoppable:

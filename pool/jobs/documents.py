@@ -4,19 +4,22 @@ Times are RFC 3339 in UTC with Z. The command line and the HTTP API print the sa
 """
 
 import json
+from collections.abc import Collection
 from typing import Any
 
 from pool.clock import as_rfc3339
 from pool.jobs.job import Attempt, Cause, Job
 
+HIDDEN = "***"
 
-def job_document(job: Job) -> dict[str, Any]:
-    """The job as in the API: payload and result as values, not as text."""
+
+def job_document(job: Job, redact: Collection[str] = ()) -> dict[str, Any]:
+    """The job as in the API: payload and result as values, not as text. Payload fields in `redact` are hidden."""
     return {
         "id": job.id,
         "type": job.type,
         "queue": job.queue,
-        "payload": as_value(job.payload),
+        "payload": without(as_value(job.payload), redact),
         "priority": job.priority,
         "status": job.status.value,
         "retry_count": job.retry_count,
@@ -85,6 +88,13 @@ def cause_text(cause: Cause | None) -> str:
     if cause.exit_code is not None:
         return f"exit code {cause.exit_code}"
     return cause.reason.value if cause.reason else ""
+
+
+def without(payload: Any, redact: Collection[str]) -> Any:
+    """The payload with the values of these fields hidden."""
+    if not redact or not isinstance(payload, dict):
+        return payload
+    return {field: HIDDEN if field in redact else value for field, value in payload.items()}
 
 
 def as_value(text: str | None) -> Any:
