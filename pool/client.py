@@ -41,6 +41,13 @@ class Client:
         self._lifetime = 0
         self._foreign = ForeignTypes(lambda: [state.facts for state in self.backend().pools()])
 
+    @classmethod
+    def at(cls, place: Place) -> "Client":
+        """A client of a place that was found already."""
+        client = cls(place.url, namespace=place.namespace)
+        client._place = place
+        return client
+
     # ------------------------------------------------------------ enqueue
 
     def enqueue(

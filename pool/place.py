@@ -1,6 +1,6 @@
 """Which store a client means: the URL it was given, else what the configuration says."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +10,7 @@ from pool.jobs.checks import MAX_PAYLOAD
 if TYPE_CHECKING:
     from pool.backends.contract import Backend
     from pool.config import Loaded
+    from pool.settings import Config
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,20 +44,18 @@ def find_place(url: str | None, namespace: str | None) -> Place:
     if url is not None:
         return Place(url, namespace or "default")
     from pool.config import load_config
+    from pool.jobs.registry import defaults_from, registry
 
     loaded = load_config()
-    config = loaded.config
-    _take_defaults(loaded)
-    return Place(
-        config.backend.url, namespace or config.backend.namespace, config.jobs.max_payload, guessed=_is_guessed(loaded)
-    )
+    registry.defaults = defaults_from(loaded.config.jobs)
+    place = place_of(loaded.config, guessed=_is_guessed(loaded))
+    return place if namespace is None else replace(place, namespace=namespace)
+
+
+def place_of(config: "Config", *, guessed: bool = False) -> Place:
+    """The store that a configuration names."""
+    return Place(config.backend.url, config.backend.namespace, config.jobs.max_payload, guessed)
 
 
 def _is_guessed(loaded: "Loaded") -> bool:
     return all(loaded.origin(key) == "default" for key in ("backend.url", "backend.url_file", "pool.state_dir"))
-
-
-def _take_defaults(loaded: "Loaded") -> None:
-    from pool.jobs.registry import defaults_from, registry
-
-    registry.defaults = defaults_from(loaded.config.jobs)

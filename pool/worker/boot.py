@@ -6,10 +6,12 @@ import os
 import sys
 from pathlib import Path
 
+from pool.client import Client, use
 from pool.config import runtime_dir
 from pool.errors import InvalidJob, JobpoolError
 from pool.jobs.registry import defaults_from, registry
 from pool.logs import log
+from pool.place import place_of
 from pool.settings import Config
 from pool.worker.causes import traceback_of
 from pool.worker.commands import register_commands
@@ -25,6 +27,7 @@ class BootFailed(JobpoolError):
 def import_app(config: Config) -> None:
     """Import the app's modules and register its commands; BootFailed with the cleaned traceback of what is wrong."""
     registry.defaults = defaults_from(config.jobs)
+    use(Client.at(place_of(config)))  # a job that calls other.enqueue(…) means this pool's store, flags included
     folder = str(Path(config.app.path).expanduser().absolute())
     if folder not in sys.path[:1]:
         sys.path.insert(0, folder)
