@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         RetryAfter,
         UnknownType,
     )
+    from pool.jobs.hooks import around_job, on_dead, on_retry, on_worker_boot, on_worker_stop
     from pool.jobs.job import NewJob, Receipt
     from pool.jobs.lifecycle import Reason, Status
     from pool.jobs.policy import exponential
@@ -41,8 +42,10 @@ _ERRORS = (
     "RetryAfter",
     "UnknownType",
 )
+_HOOKS = ("around_job", "on_dead", "on_retry", "on_worker_boot", "on_worker_stop")
 _HOMES = {
     **dict.fromkeys(_ERRORS, "pool.errors"),
+    **dict.fromkeys(_HOOKS, "pool.jobs.hooks"),
     "Client": "pool.client",
     "CurrentJob": "pool.worker.context",
     "Job": "pool.declaration",
@@ -79,11 +82,16 @@ __all__ = [
     "RetryAfter",
     "Status",
     "UnknownType",
+    "around_job",
     "current",
     "default_client",
     "errors",
     "exponential",
     "job",
+    "on_dead",
+    "on_retry",
+    "on_worker_boot",
+    "on_worker_stop",
     "testing",
     "use",
 ]
