@@ -73,8 +73,8 @@ class Funerals:
         self._unsettled = waiting
 
     def unsettled(self) -> list[Child]:
-        """Dead workers of which the store does not know yet."""
-        return [child for child in self._unsettled if not is_settled(child)]
+        """Dead workers that may have claimed and of which the store does not know yet."""
+        return [child for child in self._unsettled if child.record.note.read().was_ready and not is_settled(child)]
 
     def _bury(self, child: Child) -> Loss:
         kill_group(child.pid)

@@ -226,6 +226,8 @@ if keeper == 0:
 print(keeper, flush=True)
 log.info("after the fork")
 sys.stdin.readline()
+logs.reopen()
+sys.stdin.readline()
 log.info("the keeper is dead")
 """
     path = tmp_path / "log"
@@ -237,10 +239,16 @@ log.info("the keeper is dead")
     try:
         until(lambda: path.exists() and "after the fork" in path.read_text(), "the parent's line")
         assert not opened_for_the_log(parent.pid, path)
+        path.rename(tmp_path / "log.1")
+        parent.stdin.write("\n")
+        parent.stdin.flush()
+        until(lambda: path.exists() and opened_for_the_log(keeper, path), "the keeper on the new file")
+        assert not opened_for_the_log(keeper, tmp_path / "log.1")
     finally:
         os.kill(keeper, signal.SIGKILL)
     parent.communicate("\n", timeout=60)
-    events = [json.loads(line)["event"] for line in path.read_text().splitlines()]
+    text = (tmp_path / "log.1").read_text() + path.read_text()
+    events = [json.loads(line)["event"] for line in text.splitlines()]
     assert sorted(events) == ["after the fork", "before the fork", "the keeper", "the keeper is dead"]
 
 

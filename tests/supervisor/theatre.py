@@ -1,0 +1,49 @@
+"""Runs a supervisor over puppets in `argv[1]`; `plan.json` there is the configuration, read again at each reload."""
+
+import functools
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from pool import logs
+from pool.board.record import Role
+from pool.errors import ConfigError
+from pool.identity import new_pool_id
+from pool.seat import ChildSpec, MemoryRule
+from pool.settings import LogSection
+from pool.supervisor.loop import Supervisor
+from pool.supervisor.planned import Plan
+from tests.supervisor.puppet import run_puppet
+
+
+def read_plan(scene: Path) -> Plan:
+    try:
+        written = json.loads((scene / "plan.json").read_text())
+    except ValueError as error:
+        raise ConfigError(f"plan.json is not JSON: {error}") from error
+    if "error" in written:
+        raise ConfigError(written["error"])
+    specs = tuple(_spec(scene, given) for given in written["specs"])
+    counts = {spec.group: spec.count for spec in specs if spec.role == Role.WORKER}
+    return Plan(pool=new_pool_id("stage"), specs=specs, runtime_dir=scene / "run", state_dir=scene, file_counts=counts)
+
+
+def _spec(scene: Path, given: dict[str, Any]) -> ChildSpec:
+    given = {"fingerprint": "a", "count": 1, "first_delay": 0.1, "max_delay": 1.0, **given}
+    given["role"] = Role[given.get("role", "WORKER")]
+    given["memory"] = MemoryRule(**given.get("memory", {}))
+    return ChildSpec(run=functools.partial(run_puppet, scene), **given)
+
+
+if __name__ == "__main__":
+    stage = Path(sys.argv[1])
+    logs.configure(LogSection(), pool="stage", who="supervisor", in_parent=True)
+    supervisor = Supervisor(read_plan(stage), functools.partial(read_plan, stage))
+    try:
+        code = supervisor.run()
+    except ConfigError as refused:
+        sys.stderr.write(f"{refused}\n")
+        code = 78
+    sys.stderr.write(f"failure: {supervisor.failure}\n" if supervisor.failure else "")
+    sys.exit(code)
