@@ -192,6 +192,7 @@ class House:
             "LEDGER": str(self.ledger),
             "GATES": str(self.gates),
             MARK: str(self.folder),
+            "SPT_NOENV": "1",  # process titles must not overwrite the environment, by which `pids` finds us
             **(environ or {}),
         }
         self.gates.mkdir()
