@@ -98,6 +98,9 @@ class Connection:
             return
         self._sock.close()
 
+    def __del__(self) -> None:
+        self.close()
+
     def _pending(self) -> bool:
         return isinstance(self._sock, ssl.SSLSocket) and self._sock.pending() > 0
 
@@ -110,7 +113,7 @@ class Connection:
 
 def pack(*command: bytes | str | int) -> bytes:
     """A command as bytes for the wire."""
-    return bytes(hiredis.pack_command(command))
+    return bytes(hiredis.pack_command(command))  # type: ignore[arg-type]  # its stub means a tuple of any length
 
 
 # ---------------------------------------------------------------- opening

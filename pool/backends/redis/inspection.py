@@ -92,9 +92,10 @@ def _cursor(after: str | None) -> bytes:
 
 
 def _filter_arguments(which: JobFilter) -> tuple[bytes | str, ...]:
+    """As list.lua takes them: "" for any, else "=" and the value."""
     fields = (which.status, which.type, which.queue, which.owner, which.reason, which.text)
     before = "" if which.finished_before is None else repr(float(which.finished_before))
-    return *(str(value or "").encode(errors="surrogatepass") for value in fields), before
+    return *("" if value is None else b"=" + str(value).encode(errors="surrogatepass") for value in fields), before
 
 
 def _queue_state(row: list[Any]) -> QueueState:

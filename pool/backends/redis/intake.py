@@ -50,6 +50,7 @@ class RedisIntake:
         return [read_receipt(job.id, answer) for job, answer in zip(jobs, answers, strict=True)]
 
     def _enqueue_once(self, jobs: Sequence[NewJob], arguments: tuple[Any, ...]) -> list[Any]:
+        self._session.freshen()
         try:
             found: list[Any] = self._session.run("enqueue", self._keys.fixed, arguments)
         except BackendUnavailable as problem:

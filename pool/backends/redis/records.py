@@ -2,7 +2,9 @@
 
 import struct
 from collections.abc import Iterator
+from dataclasses import replace
 from hashlib import blake2b
+from math import isfinite
 from typing import Any
 from uuid import UUID
 
@@ -79,6 +81,11 @@ def _text(frames: Frames, tag: bytes) -> str | None:
     return None if value is None else value.decode(errors="replace")
 
 
+def _shown(frames: Frames, tag: bytes) -> str | None:
+    value = _text(frames, tag)
+    return value[1:] if value else None
+
+
 def _number(frames: Frames, tag: bytes) -> float | None:
     value = frames.get(tag)
     return None if value is None else float(_DOUBLE.unpack(value)[0])
@@ -87,14 +94,23 @@ def _number(frames: Frames, tag: bytes) -> float | None:
 # ---------------------------------------------------------------- in
 
 
-def job_arguments(job: NewJob) -> tuple[bytes, ...]:
+def job_arguments(job: NewJob) -> tuple[bytes | str, ...]:
     """Id, queue, priority, body and extras, as parts/intake.lua takes them."""
     try:
         job_id = packed_id(job.id)
     except ValueError as problem:
         raise InvalidJob(f"job id {job.id!r} is not a UUID in its usual form") from problem
+    _check_numbers(job)
     extras = _extras(job)
-    return job_id, text_bytes(job.queue, "the queue's name"), b"%d" % job.priority, _body(job, extras), extras
+    return job_id, text_bytes(job.queue, "the queue's name"), str(job.priority), _body(job, extras), extras
+
+
+def _check_numbers(job: NewJob) -> None:
+    for name, value in (("run_at", job.run_at), ("delay", job.delay), ("expires_in", job.expires_in)):
+        if value is not None and not isfinite(value):
+            raise InvalidJob(f"{name} of job {job.id} is {value}: it must be a number of seconds")
+    if not isfinite(job.timeout) or not isinstance(job.priority, int) or not 0 <= job.priority <= 100:
+        raise InvalidJob(f"timeout or priority of job {job.id} is out of its range")
 
 
 def _body(job: NewJob, extras: bytes) -> bytes:
@@ -105,9 +121,9 @@ def _body(job: NewJob, extras: bytes) -> bytes:
     if b"\x1f" in queue or not queue:
         raise InvalidJob(f"queue name {job.queue!r} is empty or holds the control sign U+001F")
     try:
-        head = _BODY.pack(job.priority, job.max_retries, min(job.max_kills, 65535), *lengths)
+        head = _BODY.pack(job.priority, job.max_retries, job.max_kills, *lengths)
     except struct.error as problem:
-        raise InvalidJob("a number or a name of the job is out of its range") from problem
+        raise InvalidJob(f"a number or a name of job {job.id} is out of its range") from problem
     size = _SIZE.pack(len(extras)) if extras else b""
     return b"".join((head, size, kind, queue, owner, extras, text_bytes(job.payload, "the payload")))
 
@@ -130,7 +146,7 @@ def _extras(job: NewJob) -> bytes:
         parts.append(frame(b"P", text_bytes(job.parent_id, "the parent's id")))
     for tag, follow_up in ((b"S", job.on_success), (b"F", job.on_failure)):
         if follow_up is not None:
-            parts.append(frame(tag, _packed_job(follow_up)))
+            parts.append(frame(tag, _packed_job(follow_up, job)))
     return b"".join(parts)
 
 
@@ -141,8 +157,10 @@ def _idempotency(job: NewJob, key: str) -> list[bytes]:
     return [frame(b"I", text_bytes(key, "the idempotency key")), scope, frame(b"G", digest)]
 
 
-def _packed_job(job: NewJob) -> bytes:
-    return b"".join(_SIZE.pack(len(part)) + part for part in job_arguments(job))
+def _packed_job(job: NewJob, parent: NewJob) -> bytes:
+    parts = job_arguments(replace(job, parent_id=job.parent_id or parent.id))
+    raw = [part.encode() if isinstance(part, str) else part for part in parts]
+    return b"".join(_SIZE.pack(len(part)) + part for part in raw)
 
 
 def cause_frames(cause: Cause | None) -> bytes:
@@ -160,11 +178,11 @@ def output_frame(output: str) -> bytes:
 
 
 def error_frames(cause: Cause | None) -> bytes:
-    """What the job itself shows of its last cause."""
+    """What the job itself shows of its last cause; an empty frame clears what stood there, "+" goes before a text."""
     if cause is None:
         return b""
     shown = ((b"e", cause.text), (b"x", cause.exception))
-    return b"".join(frame(tag, text_bytes(value or "", "the cause")) for tag, value in shown)
+    return b"".join(frame(tag, b"" if text is None else b"+" + text_bytes(text, "the cause")) for tag, text in shown)
 
 
 def settlement_frames(word: Settlement) -> bytes:
@@ -258,7 +276,7 @@ class StateRead:
 
     @property
     def is_running(self) -> bool:
-        return self.status == _RUNNING
+        return bool(self.status == _RUNNING)
 
 
 def read_job(packed: bytes, status: bytes, raw: bytes, kept: bytes, past: bytes = b"") -> Job:
@@ -297,8 +315,8 @@ def read_job(packed: bytes, status: bytes, raw: bytes, kept: bytes, past: bytes 
         claim=s.claim,
         cancel_requested=bool(s.flags & _CANCEL),
         reason=Reason(why) if why else None,
-        error=_text(s.frames, b"e") or None,
-        exception=_text(s.frames, b"x") or None,
+        error=_shown(s.frames, b"e"),
+        exception=_shown(s.frames, b"x"),
         result=_text(s.frames, b"r"),
         progress=_number(s.frames, b"p"),
         progress_note=_text(s.frames, b"n"),

@@ -62,8 +62,8 @@ class Session:
         if current is not None and current.pid == os.getpid():
             return current
         self.close()
-        self._connection = self._open()
-        return self._connection
+        self._connection = opened = self._open()
+        return opened
 
     def close(self) -> None:
         """Drop the connection (in a forked child: only our descriptor of it)."""
@@ -104,7 +104,14 @@ class Session:
         try:
             return self.connection().ask(packed)
         except ConnectionBroken as broken:
+            broken.was_sent = True  # the first time, if not now
             raise self._given_up(broken) from broken
+
+    def freshen(self) -> None:
+        """Drop a connection that the server has closed meanwhile, so that what is sent next is surely not lost in it."""
+        current = self._connection
+        if current is not None and current.pid == os.getpid() and not current.is_quiet():
+            self.close()
 
     def _given_up(self, broken: ConnectionBroken) -> BackendUnavailable:
         self.close()

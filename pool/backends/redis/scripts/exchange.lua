@@ -45,8 +45,10 @@ end
 local JOB, WANT = ARGV[12], ARGV[6]
 local held, record = nil, nil
 
--- The job is waiting under an older claim than the lane's: a failover lost the claim. Its last holder is believed.
+-- The job is waiting under an older claim than the lane's, and requests of this lane are missing here (they come one
+-- after the other): a failover lost the claim. Its last holder is believed.
 local function adopted()
+  if request <= lane.request + 1 or is_barred then return nil end
   local known = state_of(JOB)
   if known and (known.status ~= WAITING or known.claim >= tonumber(ARGV[13])) then return nil end
   record = read_record(call('HGET', JOBS, JOB))
@@ -101,6 +103,7 @@ call('ZREM', HEADS, '') -- never refused, so nothing after it is: a full store c
 
 local function settle()
   local outcome, reason, delay = ARGV[14], ARGV[15], tonumber(ARGV[16])
+  if has(held.flags, F_ALONE) and outcome ~= 'returned' then held.flags = held.flags - F_ALONE end
   local is_cancelled = outcome == 'cancelled' or (has(held.flags, F_CANCEL) and (outcome == 'retried' or outcome == 'returned'))
   if is_cancelled then outcome, reason = 'cancelled', 'cancelled' end
   call('ZREM', ROOT .. 'running:' .. held.queue, JOB)
@@ -171,7 +174,7 @@ local function try_next(want)
     set_aside(id, queue)
     return true
   end
-  if is_expired(found, s) then
+  if is_expired(found) then
     end_waiting(id, queue, s, found, CANCELLED, 'expired')
     return true
   end

@@ -1,11 +1,13 @@
 -- Jobs newest first (by id), without attempts. Reads only; looks at a bounded number of jobs per call.
 -- KEYS 1-14 as in parts/keys.lua
 -- ARGV 1 start after this id ("" = newest)  2 limit  3 how many to look at
---      4 status  5 type  6 queue  7 owner  8 reason  9 text (each "" = any)  10 finished before ("" = any)
+--      4 status  5 type  6 queue  7 owner  8 reason  9 text (each "" = any, else "=" and the value)
+--      10 finished before ("" = any)
 -- Returns {next id to start after ("" = this was the last), jobs...}, each {id, status, record, state}.
 --! include keys records telling
 local after, limit, budget = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-local STATUS, TYPE, QUEUE, OWNER, REASON, TEXT = ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9]
+local function wanted(at) return ARGV[at] ~= '' and string.sub(ARGV[at], 2) or nil end
+local STATUS, TYPE, QUEUE, OWNER, REASON, TEXT = wanted(4), wanted(5), wanted(6), wanted(7), wanted(8), wanted(9)
 local BEFORE = tonumber(ARGV[10])
 
 local function as_uuid(id)
@@ -21,21 +23,21 @@ local function holds_text(id, raw, type_name, s, record)
 end
 
 local function fits(id, raw, record, s, status)
-  if STATUS ~= '' and status ~= STATUS then return false end
+  if STATUS and status ~= STATUS then return false end
   local type_name = record and string.sub(raw, record.type_at, record.type_at + record.type_n - 1) or ''
-  if TYPE ~= '' and type_name ~= TYPE then return false end
-  if QUEUE ~= '' and (record or s or {}).queue ~= QUEUE then return false end
-  if OWNER ~= '' and (not record or owner_of(raw, record) ~= OWNER) then return false end
-  if REASON ~= '' and (not s or read_frames(s.tail).w ~= REASON) then return false end
+  if TYPE and type_name ~= TYPE then return false end
+  if QUEUE and (record or s or {}).queue ~= QUEUE then return false end
+  if OWNER and (not record or owner_of(raw, record) ~= OWNER) then return false end
+  if REASON and (not s or read_frames(s.tail).w ~= REASON) then return false end
   if BEFORE and (not s or s.finished == 0 or s.finished >= BEFORE) then return false end
-  return TEXT == '' or holds_text(id, raw, type_name, s, record)
+  return not TEXT or holds_text(id, raw, type_name, s, record)
 end
 
 -- Where few jobs have the wanted status, they are sorted here instead of looking through all ids.
 local SMALL = 5000
 local function few_ids()
-  if STATUS == '' then return nil end
-  local queues = QUEUE ~= '' and {QUEUE} or call('HKEYS', QUEUES)
+  if not STATUS then return nil end
+  local queues = QUEUE and {QUEUE} or call('HKEYS', QUEUES)
   local total = 0
   for _, queue in ipairs(queues) do total = total + call('ZCARD', ROOT .. STATUS .. ':' .. queue) end
   if total > SMALL then return nil end

@@ -11,13 +11,8 @@ local moved = promote(limit)
 for _, id in ipairs(call('ZRANGEBYSCORE', EXPIRY, '-inf', NOW, 'LIMIT', 0, limit)) do
   local record, s = read_record(call('HGET', JOBS, id)), state_of(id)
   local is_waiting = record and (not s or s.status == WAITING)
-  if is_waiting and is_expired(record, s) then
-    end_waiting(id, record.queue, s, record, CANCELLED, 'expired')
-  elseif not (s and s.status == RUNNING) then
-    call('ZREM', EXPIRY, id)
-  else
-    call('ZADD', EXPIRY, NOW + 60, id) -- it may yet be handed back unstarted
-  end
+  call('ZREM', EXPIRY, id) -- a running one comes back here when it is put back
+  if is_waiting and is_expired(record) then end_waiting(id, record.queue, s, record, CANCELLED, 'expired') end
 end
 
 local function ring_sleepers()

@@ -1,10 +1,7 @@
 -- Promotion and the choice of the next job.
 local PROMOTE_IN_CLAIM, MAX_SKIPS = 128, 100
 
--- A waiting job may still start unless its time ran out before any start.
-local function is_expired(record, s)
-  return record.expires_at > 0 and NOW >= record.expires_at and (not s or s.started == 0)
-end
+local function is_expired(record) return record.expires_at > 0 and NOW >= record.expires_at end
 
 -- A record that cannot be read ends as a dead letter, out of every place.
 local function set_aside(id, queue)
@@ -29,7 +26,7 @@ local function promote_queue(queue, limit)
     local record, s = read_record(call('HGET', JOBS, id)), state_of(id)
     if not record then
       set_aside(id, queue)
-    elseif is_expired(record, s) then
+    elseif is_expired(record) then
       end_waiting(id, queue, s, record, CANCELLED, 'expired')
     else
       call('ZREM', ROOT .. 'scheduled:' .. queue, id)

@@ -32,6 +32,7 @@ end
 -- Back to waiting: in its old place at once, or due after `delay` seconds.
 local function put_back(id, s, record, delay)
   s.status, s.claimed = WAITING, 0
+  if record.expires_at > 0 then call('ZADD', EXPIRY, record.expires_at, id) end
   if delay > 0 then
     s.due = NOW + delay
     stand_scheduled(id, s.queue, s.due)

@@ -42,6 +42,7 @@ local function take_back(id, s, record, started, loss)
   end
   local move, reason, used = after_loss(s, record, loss.reason, started, loss.board_lost, loss.shared)
   if started then
+    if has(s.flags, F_ALONE) and not loss.shared then s.flags = s.flags - F_ALONE end
     if s.started < s.claimed then s.started = s.claimed end
     remember(id, s, move == 'abandon' and 'x' or (loss.reason == 'interrupted' and 'b' or 'l'), loss.tail)
     s.tail = merge_frames(s.tail, loss.error)
