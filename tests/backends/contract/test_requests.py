@@ -34,7 +34,7 @@ def test_the_same_empty_answer_is_given_again_though_a_job_has_come(store: Backe
     assert store.exchange(hand.lane, 2, want=ANYTHING).claim is not None
 
 
-@pytest.mark.parametrize("outcome", list(set(Outcome) - {Outcome.LOST}))
+@pytest.mark.parametrize("outcome", sorted(set(Outcome) - {Outcome.LOST}))
 def test_the_same_settlement_request_acts_once(store: Backend, hand: Hand, outcome: Outcome) -> None:
     put(store)
     claim = hand.take()

@@ -197,9 +197,9 @@ def test_the_same_slot_of_another_life_of_the_pool_is_no_holder(store: Backend, 
 
 
 def test_another_job_is_not_settled_under_this_claim(store: Backend, hand: Hand) -> None:
-    other = put(store, queue="elsewhere")
     put(store)
     claim = hand.take()
+    other = put(store, queue="elsewhere")
     from dataclasses import replace
 
     with unchanged(store):
