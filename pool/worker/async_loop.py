@@ -162,16 +162,17 @@ class AsyncWorker(Worker):
 
     async def _next_claim(self, lane: TaskLane, want: Want | None) -> Claim | None:
         claim = await lane.exchange_async(want)
-        if claim is None or want is None:
-            return claim
-        self._idlers.wake_one()
-        return await lane.made_sure_async(claim, want)
+        if claim is not None:
+            self._idlers.wake_one()
+        return claim
 
     async def _carry_out(self, lane: TaskLane, claim: Claim) -> None:
         await self._neighbours.enter(claim.runs_alone)
         try:
             self.presence.show(State.BUSY)
-            await lane.carry_out_async(claim)
+            fresh = await lane.made_sure_async(claim, self.want)
+            if fresh is not None:
+                await lane.carry_out_async(fresh)
         finally:
             await self._neighbours.leave(claim.runs_alone)
         if not self.around.tidy_up():

@@ -163,7 +163,7 @@ class Worker:
             return Exit.BURST_DONE
         if self.around.is_damaged:
             return Exit.MAX_JOBS
-        reached = self.limits.reached(self.presence.counts.jobs)
+        reached = self.limits.reached(self.presence.counts.jobs + self._ends_in_hand())
         self.presence.rss_bytes = self.limits.memory.rss
         return reached
 
@@ -191,6 +191,10 @@ class Worker:
             self.mailbox.sleep(SLICE_S)
         elif not self.is_burst:
             self._listen()
+
+    def _ends_in_hand(self) -> int:
+        """Jobs that have ended here and are not handed in yet."""
+        return sum(lane.in_hand is not None for lane in self.lanes)
 
     def _listen(self) -> None:
         before = monotonic_now()

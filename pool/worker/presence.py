@@ -5,6 +5,7 @@ import os
 import uuid
 from dataclasses import dataclass
 
+from pool import titles
 from pool.board.cell import Cell
 from pool.board.record import NO_JOB, Exit, Lane, Phase, Process, State
 from pool.clock import monotonic_now
@@ -52,6 +53,8 @@ class Presence:
         now = monotonic_now()
         if state is not self._state and self._state is not State.RETIRING:
             self._state, self._since = state, now
+            if state is not State.BUSY:  # then the lane has named its job
+                titles.show_doing(state.name.lower())
         self._write(now, 0.0)
 
     def enter_store(self) -> None:
@@ -130,6 +133,7 @@ class LaneFace:
         self._claim, self._since = claim.claim, monotonic_now()
         self._type, self._queue = claim.type.encode()[:64], claim.queue.encode()[:40]
         self._write(Phase.CLAIMED, 0.0, request)
+        titles.show_doing(f"running {claim.type}")
 
     def started(self, timeout: float, request: int) -> None:
         """The last act before user code. The parent kills us 3 s after the timeout."""

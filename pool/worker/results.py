@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from pydantic_core import to_jsonable_python
@@ -52,8 +53,8 @@ def is_deeper_than_readers_follow(text: str) -> bool:
 
 
 def _rich(value: Any) -> Any:
-    """For the encoder: a richer value as plain ones. Sets and bytes have no single form in JSON and are refused."""
-    if isinstance(value, set | frozenset | bytes | bytearray | memoryview):
+    """For the encoder: a richer value as plain ones. Sets, bytes, files and generators have no single form in JSON and are refused."""
+    if isinstance(value, set | frozenset | bytes | bytearray | memoryview | Iterator):
         raise TypeError(f"it holds a {type(value).__name__}, which has no form in JSON: convert it first")
     return to_jsonable_python(value, inf_nan_mode="constants")
 
