@@ -20,12 +20,10 @@ class LaneRecord:
     settled: int | None
     held: int | None  # rank of the job
     claim: int
-    done: int | None  # rank and claim of its last accepted settlement
-    done_claim: int | None
     barred: int
 
     def save(self, tx: Transaction) -> None:
-        told = (self.request, self.settled, self.held, self.claim, self.done, self.done_claim, self.id)
+        told = (self.request, self.settled, self.held, self.claim, self.id)
         tx.run(_SQL["lane answered"], told)
 
 
@@ -67,7 +65,7 @@ def find_or_add(tx: Transaction, lane: LaneId, *, leased: bool) -> LaneRecord:
     boot = mark.boot_id if mark else tx.host.boot()
     row = tx.run(_SQL["add lane"], (pool, worker.slot, worker.generation, lane.lane, barred, boot, *owner)).fetchone()
     _remember(tx, lane, row[0])
-    return LaneRecord(row[0], 0, None, None, 0, None, None, barred)
+    return LaneRecord(row[0], 0, None, None, 0, barred)
 
 
 def pool_row(tx: Transaction, pool: PoolId) -> int:

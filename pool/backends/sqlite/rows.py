@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import uuid
 from dataclasses import asdict
 from typing import Any
@@ -43,9 +44,20 @@ def id_for_people(raw: Any) -> str:
         return raw.hex() if isinstance(raw, bytes) else str(raw)
 
 
-def storable(text: str | None) -> str | None:
-    """Text of a settlement as UTF-8 can hold it: lone surrogates are written as escapes."""
-    return None if text is None else text.encode("utf-8", "backslashreplace").decode()
+def storable(text: str | None) -> str | bytes | None:
+    """A text from inside a job. One that is not UTF-8 (lone surrogates) is kept exactly too, as bytes."""
+    if text is None or text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
+    return text
+
+
+def readable(stored: Any) -> str | None:
+    """The reverse of `storable`; ValueError when the bytes are no text."""
+    return stored.decode("utf-8", "surrogatepass") if isinstance(stored, bytes) else stored
 
 
 def digest_of(job: NewJob) -> bytes:
@@ -84,6 +96,10 @@ def check_storable(job: NewJob) -> None:
         number = getattr(job, name)
         if not isinstance(number, int) or not -(2**63) <= number < 2**63:
             raise InvalidJob(f"{name} must be an integer, not {number!r}")
+    for name in ("timeout", "delay", "run_at", "expires_in"):
+        span = getattr(job, name)
+        if span is not None and not (isinstance(span, int | float) and math.isfinite(span)):
+            raise InvalidJob(f"{name} must be a finite number of seconds, not {span!r}")
     for name in ("id", "type", "payload", "queue", "owner", "idempotency_key", "unique_key", "parent_id"):
         _check_text(name, getattr(job, name))
 
@@ -197,11 +213,11 @@ def as_job(tx: Transaction, row: Row, worker_id: str | None, history: str | None
         claim=claims,
         cancel_requested=bool(flags & FLAG_CANCEL),
         reason=_as_reason(reason),
-        error=error,
-        exception=exception,
-        result=result,
+        error=_text_for_people(error),
+        exception=_text_for_people(exception),
+        result=_text_for_people(result),
         progress=progress,
-        progress_note=note,
+        progress_note=_text_for_people(note),
         attempts=_attempts_for_people(history),
         misfits=misfits,
         loss_count=losses,
@@ -213,6 +229,13 @@ def _named(look_up: Any, number: Any) -> str:
         return str(look_up(number))
     except ValueError:
         return ""
+
+
+def _text_for_people(stored: Any) -> str | None:
+    try:
+        return readable(stored)
+    except ValueError:
+        return repr(stored)
 
 
 def _as_reason(text: str | None) -> Reason | None:

@@ -4,7 +4,7 @@
 -- jobs.status: 0 scheduled, 1 pending, 2 running, 3 completed, 4 failed, 5 cancelled. jobs.flags: 1 cancel asked, 2 runs alone.
 -- jobs.lane is the last holder (lanes.id); the current holder is the lane whose `held` is this rank.
 -- jobs.history is JSON: the newest attempts, each [number, worker, started, ended, outcome, cause, output].
--- lanes.request and settled are the last request and what it was told; `done`, `done_claim` the last accepted settlement.
+-- lanes.request and settled are the last request and what it was told about its settlement; held and claim what it holds.
 -- queues count their jobs by state, so that no reader has to; hours count events, hour 0 sums those older than two days.
 
 CREATE TABLE queues (
@@ -110,8 +110,6 @@ CREATE TABLE lanes (
   settled INTEGER,
   held INTEGER,
   claim INTEGER NOT NULL DEFAULT 0,
-  done INTEGER,
-  done_claim INTEGER,
   barred INTEGER NOT NULL DEFAULT 0,
   lease REAL,
   expires_boot REAL,

@@ -72,6 +72,8 @@ class Rest:
     output: str = ""
     runs_alone: bool = False
     keep_lane: int | None = None
+    is_loss: bool = False
+    is_attempt: bool = True
 
     @property
     def target(self) -> int:
@@ -166,6 +168,8 @@ def rest_by_loss(job: HeldJob, loss: Loss, cause: Cause, *, started: bool, outpu
         output=output,
         runs_alone=loss.runs_alone,
         keep_lane=None if gone else lane,
+        is_loss=True,
+        is_attempt=started,
     )
 
 
@@ -195,21 +199,28 @@ def come_to_rest(tx: Transaction, job: HeldJob, rest: Rest, worker: str) -> None
 def _columns(tx: Transaction, job: HeldJob, rest: Rest, worker: str, target: int) -> Iterable[Any]:
     now, cause = tx.now, rest.cause
     over = target >= COMPLETED
-    line = rows.attempt_line(job.retries + 1, worker, rest.started_at, now, rest.outcome, cause, rest.output)
     blamed = cause if rest.outcome is not Outcome.RETURNED else None
     counts = rest.counts
     return (
         target, rest.keep_lane, counts.retry_count, counts.kill_count, rest.misfits, counts.loss_count,
         rows.FLAG_ALONE if rest.runs_alone else 0, rest.run_at, now,
-        job.claimed_at if over else None, rest.started_at, now if over else None,
+        None if rest.is_loss or not over else job.claimed_at, rest.started_at, now if over else None,
         rest.reason and rest.reason.value, rows.storable(error_text(blamed)), rows.storable(blamed and blamed.exception),
-        rows.storable(rest.result), rows.add_attempt(job.history, line),
+        rows.storable(rest.result), _history(job, rest, worker, now),
     )  # fmt: skip
+
+
+def _history(job: HeldJob, rest: Rest, worker: str, now: float) -> str | None:
+    """One line for each start; a claim that never started leaves none."""
+    if not rest.is_attempt:
+        return job.history
+    line = rows.attempt_line(job.retries + 1, worker, rest.started_at, now, rest.outcome, rest.cause, rest.output)
+    return rows.add_attempt(job.history, line)
 
 
 def error_text(cause: Cause | None) -> str | None:
     """What a person reads as the job's last error."""
-    if cause is None or cause.text:
+    if cause is None or cause.text is not None:
         return cause and cause.text
     if cause.signal:
         return f"worker died (signal {cause.signal})"
@@ -227,6 +238,8 @@ def _count(tx: Transaction, job: HeldJob, rest: Rest, target: int) -> None:
         tx.happened(DID_CANCEL)
     elif rest.run_at is not None:
         tx.ring_keeper()
+        if rest.run_at <= tx.now:
+            tx.ring(tx.queue_name(job.queue), job.priority)
 
 
 def count_set_aside(tx: Transaction) -> None:

@@ -21,7 +21,7 @@ from pool.backends.sqlite.bell import Bells, OwnBell
 from pool.backends.sqlite.lock import WriteLock, lock_of
 from pool.backends.sqlite.migrations import bring_up_to_date
 from pool.backends.sqlite.transaction import Host, Transaction
-from pool.backends.sqlite.trouble import translated
+from pool.backends.sqlite.trouble import FOREIGN, translated
 from pool.clock import monotonic_now
 from pool.errors import BackendUnavailable
 
@@ -56,7 +56,7 @@ class Store:
                 tx, result = self._commit(step)
                 if durable or tx.must_sync or self._durable:
                     os.fdatasync(self._wal_fd)
-            except (sqlite3.Error, OSError) as problem:
+            except FOREIGN as problem:
                 raise translated(problem, self.path) from problem
         if tx.rings:
             self.bells.ring(tx.rings)
@@ -72,7 +72,7 @@ class Store:
                     return step(Transaction(db, self.host))
                 finally:
                     db.execute("COMMIT")
-            except (sqlite3.Error, OSError) as problem:
+            except FOREIGN as problem:
                 raise translated(problem, self.path) from problem
 
     def _commit(self, step: Callable[[Transaction], T]) -> tuple[Transaction, T]:

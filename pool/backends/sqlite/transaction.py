@@ -68,7 +68,9 @@ class Transaction:
         known = self.host.queue_ids.get(name)
         if known is None:
             row = self.run(_SQL["find queue"], (name,)).fetchone()
-            known = row and row[0]
+            if row is not None:
+                known = row[0]
+                self._learn_queue(row[0], name)
         return known
 
     def queue_name(self, number: int) -> str:

@@ -3,13 +3,20 @@
 import errno
 import sqlite3
 
-from pool.errors import BackendBusy, BackendFull, BackendUnavailable
+from pool.errors import BackendBusy, BackendFull, BackendUnavailable, InvalidJob, JobpoolError
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
-def translated(problem: sqlite3.Error | OSError, path: str) -> BackendUnavailable:
+FOREIGN = (sqlite3.Error, OSError, UnicodeEncodeError, OverflowError)
+
+
+def translated(problem: Exception, path: str) -> JobpoolError:
     """What a caller may know of this problem; the foreign error stays its cause."""
+    if isinstance(problem, UnicodeEncodeError):
+        return InvalidJob(f"a text with a lone surrogate cannot be stored: {problem.object!r:.100}")
+    if isinstance(problem, OverflowError):
+        return InvalidJob("a number beyond 64 bits cannot be stored")
     if isinstance(problem, OSError):
         return _of_system(problem, path)
     code = getattr(problem, "sqlite_errorcode", 0) or 0

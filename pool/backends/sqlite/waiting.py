@@ -1,6 +1,5 @@
 """How a worker sleeps: on its bell, looking at the store once a second in case a ring was lost."""
 
-import json
 import os
 import select
 from contextlib import suppress
@@ -10,6 +9,7 @@ from pool.backends.sqlite.bell import OwnBell
 from pool.backends.sqlite.statements import statements
 from pool.backends.sqlite.store import Store
 from pool.backends.sqlite.transaction import Transaction
+from pool.backends.sqlite.work import queue_numbers
 from pool.clock import monotonic_now
 from pool.errors import JobpoolError
 from pool.logs import log
@@ -92,7 +92,9 @@ def look(tx: Transaction, want: Want) -> tuple[bool, float | None]:
     """Whether a job for this class is pending, and when the next scheduled one is due."""
     name = "eligible of any" if want.is_any else "eligible of list"
     queues = want.reserved if want.is_any else want.queues
-    eligible, next_due = tx.run(_SQL[name], (want.min_priority, want.max_priority, json.dumps(queues))).fetchone()
+    eligible, next_due = tx.run(
+        _SQL[name], (want.min_priority, want.max_priority, queue_numbers(tx, queues))
+    ).fetchone()
     return bool(eligible) or (next_due is not None and next_due <= tx.now), next_due
 
 

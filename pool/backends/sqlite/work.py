@@ -1,6 +1,6 @@
 """What a lane does, inside one transaction: settle what it held and take the next job."""
 
-import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pool.backends.contract import Answer, Held, Want
@@ -62,9 +62,7 @@ def _told(tx: Transaction, lane: LaneId, record: LaneRecord, want: Want | None) 
 def _again(tx: Transaction, lane: LaneId, record: LaneRecord, want: Want | None) -> Told:
     """The lane repeats its last request: its reply was lost. A claim that has moved on is not handed out again."""
     settled = _as_bool(record.settled)
-    if want is None:
-        return Told(Answer(settled))
-    if record.barred:
+    if want is not None and record.barred:
         return Told(Answer(settled), LaneBarred(str(lane)))
     row = _held_row(tx, record)
     return Told(Answer(settled, None if row is None else as_claim(tx, row)))
@@ -78,24 +76,16 @@ def _as_bool(settled: int | None) -> bool | None:
 
 
 def _settle(tx: Transaction, lane: LaneId, record: LaneRecord, word: Settlement) -> bool:
-    """Whether the word was accepted: only the current holder's, under its claim number (or its own, repeated)."""
+    """Whether the word was accepted: only the current holder's, under its claim number."""
     held = record.held
     if held is None or record.claim != word.claim:
-        return _was_accepted_before(tx, record, word)
+        return False
     job = settling.held_job(tx, held)
     if job is None or rows.id_for_people(job.raw_id) != word.job_id:
         return False
     settling.settle(tx, job, word, str(lane))
-    record.done, record.done_claim = held, word.claim
     record.held, record.claim = None, 0
     return True
-
-
-def _was_accepted_before(tx: Transaction, record: LaneRecord, word: Settlement) -> bool:
-    if record.done is None or record.done_claim != word.claim:
-        return False
-    row = tx.run("SELECT id FROM jobs WHERE rank = ?", (record.done,)).fetchone()
-    return row is not None and rows.id_for_people(row[0]) == word.job_id
 
 
 # ---------------------------------------------------------------- hand out
@@ -120,12 +110,18 @@ def best_for(tx: Transaction, want: Want) -> Row | None:
     low, high = want.min_priority, want.max_priority
     row: Row | None
     if not want.is_any:
-        row = tx.run(_SQL["next of list"], (low, high, json.dumps(want.queues))).fetchone()
+        row = tx.run(_SQL["next of list"], (low, high, queue_numbers(tx, want.queues))).fetchone()
     elif want.reserved:
-        row = tx.run(_SQL["next of any but"], (low, high, json.dumps(want.reserved))).fetchone()
+        row = tx.run(_SQL["next of any but"], (low, high, queue_numbers(tx, want.reserved))).fetchone()
     else:
         row = tx.run(_SQL["next of any"], (low, high)).fetchone()
     return row
+
+
+def queue_numbers(tx: Transaction, names: Iterable[str]) -> str:
+    """The numbers of those queues that exist, as a JSON list in the same order."""
+    known = (tx.known_queue_id(name) for name in names)
+    return str([number for number in known if number is not None])
 
 
 def _is_fit(tx: Transaction, row: Row) -> bool:
@@ -150,7 +146,7 @@ def _flaw_in(tx: Transaction, row: Row) -> str | None:
         rows.read_follow_ups(row[17])
     except (ValueError, TypeError) as problem:
         return str(problem)
-    return None if row[18] else "its payload is not JSON"
+    return None
 
 
 def _take(tx: Transaction, record: LaneRecord, row: Row) -> Row:
@@ -161,12 +157,12 @@ def _take(tx: Transaction, record: LaneRecord, row: Row) -> Row:
     record.held, record.claim = rank, claims
     if max_retries == 0:
         tx.must_sync = True  # at most once: the claim must outlive a power cut
-    return (*row[:6], claims, *row[7:20], now)
+    return (*row[:6], claims, *row[7:19], now)
 
 
 def _is_work_left(tx: Transaction, row: Row) -> bool:
     """Whether another worker of this class may find something too (a hint: it only rings)."""
-    if row[19] > 1:
+    if row[18] > 1:
         return True
     return tx.run(_SQL["work is left"], (row[3],)).fetchone() is not None
 
@@ -200,9 +196,9 @@ def as_claim(tx: Transaction, row: Row) -> Claim:
         misfits=int(misfits),
         timeout=float(timeout),
         created_at=rank / rows.MICROSECONDS if created is None else float(created),
-        claimed_at=row[20] if len(row) > 20 else tx.now,
+        claimed_at=row[19] if len(row) > 19 else tx.now,
         claimed_boottime=tx.host.boottime(),
-        checkpoint=checkpoint,
+        checkpoint=rows.readable(checkpoint),
         owner=LOCAL_OWNER if owner is None else tx.name(owner),
         runs_alone=bool(flags & rows.FLAG_ALONE),
     )

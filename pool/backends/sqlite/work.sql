@@ -1,10 +1,10 @@
 -- What a lane does: find itself, settle, take the next job.
 
 -- name: lane by id
-SELECT id, request, settled, held, claim, done, done_claim, barred FROM lanes WHERE id = ?;
+SELECT id, request, settled, held, claim, barred FROM lanes WHERE id = ?;
 
 -- name: lane by name
-SELECT l.id, l.request, l.settled, l.held, l.claim, l.done, l.done_claim, l.barred FROM lanes l JOIN pools p ON p.id = l.pool
+SELECT l.id, l.request, l.settled, l.held, l.claim, l.barred FROM lanes l JOIN pools p ON p.id = l.pool
 WHERE p.name = ? AND p.host = ? AND p.incarnation = ? AND l.slot = ? AND l.generation = ? AND l.lane = ?;
 
 -- name: find pool
@@ -21,7 +21,7 @@ INSERT INTO lanes (pool, slot, generation, lane, barred, boot, pid, ticks, names
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id;
 
 -- name: lane answered
-UPDATE lanes SET request = ?, settled = ?, held = ?, claim = ?, done = ?, done_claim = ? WHERE id = ?;
+UPDATE lanes SET request = ?, settled = ?, held = ?, claim = ? WHERE id = ?;
 
 -- name: lane lease
 UPDATE lanes SET lease = ?, expires_boot = ? WHERE id = ?;
@@ -43,7 +43,7 @@ WHERE rank = ?;
 
 -- name: next of any
 SELECT j.rank, j.id, j.type, j.queue, j.payload, j.priority, j.claims, j.retries, j.max_retries, j.kills, j.misfits,
-  j.timeout, j.created_at, j.checkpoint, j.owner, j.flags, j.expires_at, j.follow_ups, json_valid(j.payload), q.pending
+  j.timeout, j.created_at, j.checkpoint, j.owner, j.flags, j.expires_at, j.follow_ups, q.pending
 FROM queues q CROSS JOIN jobs j ON j.rank = (
   SELECT rank FROM jobs WHERE status = 1 AND queue = q.id AND priority BETWEEN ?1 AND ?2 ORDER BY priority DESC, rank LIMIT 1)
 WHERE q.pending > 0 AND NOT q.paused
@@ -51,23 +51,23 @@ ORDER BY j.priority DESC, j.rank LIMIT 1;
 
 -- name: next of any but
 SELECT j.rank, j.id, j.type, j.queue, j.payload, j.priority, j.claims, j.retries, j.max_retries, j.kills, j.misfits,
-  j.timeout, j.created_at, j.checkpoint, j.owner, j.flags, j.expires_at, j.follow_ups, json_valid(j.payload), q.pending
+  j.timeout, j.created_at, j.checkpoint, j.owner, j.flags, j.expires_at, j.follow_ups, q.pending
 FROM queues q CROSS JOIN jobs j ON j.rank = (
   SELECT rank FROM jobs WHERE status = 1 AND queue = q.id AND priority BETWEEN ?1 AND ?2 ORDER BY priority DESC, rank LIMIT 1)
-WHERE q.pending > 0 AND NOT q.paused AND q.name NOT IN (SELECT value FROM json_each(?3))
+WHERE q.pending > 0 AND NOT q.paused AND q.id NOT IN (SELECT value FROM json_each(?3))
 ORDER BY j.priority DESC, j.rank LIMIT 1;
 
 -- name: next of list
 SELECT j.rank, j.id, j.type, j.queue, j.payload, j.priority, j.claims, j.retries, j.max_retries, j.kills, j.misfits,
-  j.timeout, j.created_at, j.checkpoint, j.owner, j.flags, j.expires_at, j.follow_ups, json_valid(j.payload), q.pending
-FROM json_each(?3) w CROSS JOIN queues q ON q.name = w.value CROSS JOIN jobs j ON j.rank = (
+  j.timeout, j.created_at, j.checkpoint, j.owner, j.flags, j.expires_at, j.follow_ups, q.pending
+FROM json_each(?3) w CROSS JOIN queues q ON q.id = w.value CROSS JOIN jobs j ON j.rank = (
   SELECT rank FROM jobs WHERE status = 1 AND queue = q.id AND priority BETWEEN ?1 AND ?2 ORDER BY priority DESC, rank LIMIT 1)
 WHERE q.pending > 0 AND NOT q.paused
 ORDER BY w.key LIMIT 1;
 
 -- name: held job
 SELECT j.rank, j.id, j.type, j.queue, j.payload, j.priority, j.claims, j.retries, j.max_retries, j.kills, j.misfits,
-  j.timeout, j.created_at, j.checkpoint, j.owner, j.flags, j.expires_at, j.follow_ups, 1, 0, j.claimed_at
+  j.timeout, j.created_at, j.checkpoint, j.owner, j.flags, j.expires_at, j.follow_ups, 0, j.claimed_at
 FROM jobs j WHERE j.rank = ? AND j.status = 2;
 
 -- name: take
