@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pool import logs
+from pool import logs, titles
 from pool.board.record import Role
 from pool.config import PREFIX, Loaded, runtime_dir, state_dir
 from pool.errors import ConfigError
@@ -166,6 +166,7 @@ def _spec(
 
 def _run_child(config: Config, run: Callable[[Seat], int], seat: Seat) -> int:
     """The first thing in every child: its log lines bear its own name (a worker knows its own better)."""
+    titles.name_process(f"worker {seat.worker.slot}" if seat.role is Role.WORKER else seat.role.name.lower())
     if seat.role is not Role.WORKER:
         logs.configure(config.log, pool=config.pool.name, who=seat.role.name.lower(), in_parent=False)
     return run(seat)

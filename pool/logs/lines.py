@@ -107,7 +107,7 @@ def _value_text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, list | tuple):
-        value = ",".join(map(str, value[:100]))
+        value = ",".join(map(str, value[:100])) or "none"
     text = _cut(mask_secrets(str(value))).translate(_UNPRINTABLE)
     needs_quotes = text == "" or " " in text or '"' in text
     return '"' + text.replace('"', '\\"') + '"' if needs_quotes else text

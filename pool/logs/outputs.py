@@ -31,6 +31,8 @@ class Output:
 
     def put(self, line: bytes) -> bool:
         """Write the line, or count it as dropped; True when it went out (its end may follow with the next)."""
+        if not line:
+            return True
         if not self._flush_rest():
             self.dropped += 1
             return False

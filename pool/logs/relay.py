@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from pool.logs.outputs import LogFile, Output
 
+REOPEN = b"\0\n"  # travels with the lines, none of which has a NUL
 _CHUNK_BYTES = 64 * 1024
 
 
@@ -24,6 +25,10 @@ class Relay(Output):
         self._owner_pid = os.getpid()
         super().__init__(lambda line: os.write(self._write_fd, line))
 
+    def reopen(self) -> None:
+        """The file was moved: the keeper must let go of it even if no line comes for a long time."""
+        self.put(REOPEN)
+
     def close(self) -> None:
         """Parent, at its end: what is still in the pipe goes to the file (here a disk may be waited for)."""
         if os.getpid() != self._owner_pid or self.read_fd < 0:
@@ -31,25 +36,27 @@ class Relay(Output):
         file = LogFile(self.path)
         with contextlib.suppress(BlockingIOError):
             while chunk := os.read(self.read_fd, _CHUNK_BYTES):
-                file.put(chunk)
+                file.put(chunk.replace(REOPEN, b""))
         file.close()
         os.close(self.read_fd)
         os.close(self._write_fd)
         self.read_fd = -1
 
 
-def carry_lines(parent_pid: int, read_fd: int, put: Callable[[bytes], None]) -> None:
-    """Keeper: bring the parent's lines to `put`, whole, on a thread of its own, until the parent is gone.
+def carry_lines(parent_pid: int, read_fd: int, put: Callable[[bytes], None], reopen: Callable[[], None]) -> None:
+    """Keeper: bring the parent's lines to `put`, whole, and its call to `reopen`, on a thread of its own.
 
     OSError when the pipe cannot be opened.
     """
     fd = os.open(f"/proc/{parent_pid}/fd/{read_fd}", os.O_RDONLY | os.O_CLOEXEC)
-    threading.Thread(target=_carry, args=(fd, put), name="log relay", daemon=True).start()
+    threading.Thread(target=_carry, args=(fd, put, reopen), name="log relay", daemon=True).start()
 
 
-def _carry(fd: int, put: Callable[[bytes], None]) -> None:
+def _carry(fd: int, put: Callable[[bytes], None], reopen: Callable[[], None]) -> None:
     begun = b""
     while chunk := os.read(fd, _CHUNK_BYTES):
         whole, newline, begun = (begun + chunk).rpartition(b"\n")
-        put(whole + newline)
+        if REOPEN in whole + newline:
+            reopen()
+        put((whole + newline).replace(REOPEN, b""))
     os.close(fd)

@@ -49,6 +49,8 @@ class Sink:
             under_journald=to_stderr and is_stderr_journald(),
         )
         self._replace_handlers(settings.level)
+        if settings.file and who == "keeper" and not in_parent:
+            self._carry_the_parents_lines()
 
     def _opened(self, settings: LogSection, who: str, in_parent: bool) -> Output:
         if not settings.file:
@@ -56,7 +58,7 @@ class Sink:
         try:
             if in_parent:
                 return self._parent_relay(settings.file)
-            return self._child_file(settings.file, who)
+            return LogFile(settings.file)
         except OSError as error:
             raise ConfigError(f"cannot open the log file {settings.file} ([log] file): {error.strerror}") from None
 
@@ -66,11 +68,10 @@ class Sink:
             atexit.register(self._relay.close)
         return self._relay
 
-    def _child_file(self, path: str, who: str) -> LogFile:
-        if who == "keeper" and self._relay is not None:
+    def _carry_the_parents_lines(self) -> None:
+        if self._relay is not None:
             with contextlib.suppress(OSError):  # the parent is gone already
-                carry_lines(os.getppid(), self._relay.read_fd, self._put_whole)
-        return LogFile(path)
+                carry_lines(os.getppid(), self._relay.read_fd, self._put_whole, self.reopen)
 
     def _put_whole(self, lines: bytes) -> None:
         with self._lock:

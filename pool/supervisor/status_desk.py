@@ -2,6 +2,7 @@
 
 import selectors
 
+from pool import titles
 from pool.board.record import Role
 from pool.clock import monotonic_now, wall_now
 from pool.paths import SOCKET_NAME
@@ -27,12 +28,14 @@ class StatusDesk:
     def open(self, supervisor: Controlled, selector: selectors.BaseSelector) -> None:
         """Listen; ConfigError when the place cannot be used."""
         plan = supervisor.plan
+        titles.name_process(f"supervisor {plan.pool.name}")
         self._pool = supervisor
         self._socket = StatusSocket(plan.runtime_dir / SOCKET_NAME, plan.socket_mode, plan.status_listen, self)
         self._socket.register(selector)
 
     def state_changed(self, state: str) -> None:
-        """The state is read when somebody asks."""
+        """The state itself is read when somebody asks; `ps` shows it at once."""
+        titles.show_doing(state)
 
     def turn(self, now: float) -> None:
         """Hang up on slow clients, look after the socket file, count deaths."""
