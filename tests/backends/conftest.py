@@ -1,6 +1,7 @@
 """One fresh, empty store per test, on every backend: the same promises are tried on SQLite, Redis and Valkey."""
 
 import os
+import resource
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -30,6 +31,13 @@ class Servers:
 
     def close(self) -> None:
         self._stack.close()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def many_descriptors() -> None:
+    """A process keeps the lock file of each SQLite store it ever opened, and this one opens thousands of stores."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 @pytest.fixture(scope="session")

@@ -5,14 +5,15 @@
 
 import os
 import pickle
+import select
 import signal
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from select import select
 from typing import Any
 
 from pool.backends.contract import Backend
+from pool.backends.opening import open_backend
 
 CHILD_SECONDS = 100
 
@@ -27,8 +28,6 @@ class Place:
     opened: list[Backend] = field(default_factory=list)
 
     def open(self) -> Backend:
-        from pool.backends.opening import open_backend
-
         store = open_backend(self.url, namespace=self.namespace)
         self.opened.append(store)
         return store
@@ -107,5 +106,6 @@ def _read_all(fd: int) -> bytes:
 
 
 def _read_within(fd: int, seconds: float) -> bytes:
-    ready, _, _ = select([fd], [], [], seconds)
-    return os.read(fd, 65_536) if ready else b""
+    poll = select.poll()  # select() cannot take descriptors above 1,023
+    poll.register(fd, select.POLLIN)
+    return os.read(fd, 65_536) if poll.poll(seconds * 1000) else b""

@@ -135,7 +135,9 @@ def test_finished_before_a_moment(store: Backend) -> None:
     assert _ids(store, finished_before=0.0) == []
 
 
-@pytest.mark.parametrize("after", ["", "nonsense", "'; DROP TABLE jobs; --", "🎉", "01890a5d-ac96-774b-bcce-b302099a8057"])
+@pytest.mark.parametrize(
+    "after", ["", "nonsense", "'; DROP TABLE jobs; --", "🎉", "01890a5d-ac96-774b-bcce-b302099a8057"]
+)
 def test_an_odd_cursor_harms_nothing(store: Backend, after: str) -> None:
     from pool.errors import CallerError
 

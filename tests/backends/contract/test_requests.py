@@ -75,13 +75,14 @@ def test_the_children_of_a_repeated_settlement_are_enqueued_once(store: Backend,
     assert [queue.pending for queue in store.queues() if queue.name == "next"] == [2]
 
 
-def test_the_same_number_gets_its_old_answer_whatever_it_asks_now(store: Backend, hand: Hand) -> None:
+def test_the_same_number_does_nothing_new_whatever_it_asks_now(store: Backend, hand: Hand) -> None:
+    put(store)
     put(store)
     first = store.exchange(hand.lane, 1, want=ANYTHING)
     assert first.claim is not None
-    with unchanged(store):
-        other = store.exchange(hand.lane, 1, settlement=settlement(first.claim))
-    assert plain(other) == plain(first)
+    for other in ({"settlement": settlement(first.claim)}, {"settlement": settlement(first.claim), "want": ANYTHING}):
+        with unchanged(store):
+            assert store.exchange(hand.lane, 1, **other).settled is not True
 
 
 def test_an_older_request_is_refused_and_changes_nothing(store: Backend, hand: Hand) -> None:
