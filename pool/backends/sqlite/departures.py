@@ -19,7 +19,7 @@ def recover(tx: Transaction, departure: Departure) -> list[Recovered]:
     """Take back what the worker held and bar it. A second time there is nothing left to do."""
     worker = departure.worker
     pool = lanes.pool_row(tx, worker.pool)
-    held: list[HeldLane] = tx.all(_SQL["lanes of worker"], (pool, worker.slot, worker.generation))  # type: ignore[assignment]
+    held: list[HeldLane] = tx.all(_SQL["lanes of worker"], (pool, worker.slot, worker.generation))
     if departure.lanes is not None:
         held = [lane for lane in held if lane[1] in departure.lanes]
     if departure.bar:

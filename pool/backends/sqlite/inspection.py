@@ -89,7 +89,7 @@ def _owner_condition(tx: Transaction, owner: str) -> tuple[str, Any]:
 
 
 def queues(tx: Transaction) -> list[QueueState]:
-    oldest = dict(tx.all(_SQL["heads"]))
+    oldest: dict[int, float] = dict(tx.all(_SQL["heads"]))
     for queue, run_at in tx.all(_SQL["oldest promoted"]):
         oldest[queue] = min(run_at, oldest.get(queue) or run_at)
     overdue = _overdue(tx)

@@ -239,7 +239,10 @@ def _text_for_people(stored: Any) -> str | None:
 
 
 def _as_reason(text: str | None) -> Reason | None:
-    return Reason(text) if text in Reason.__members__.values() else None
+    try:
+        return Reason(text) if text else None
+    except ValueError:
+        return None
 
 
 def _attempts_for_people(history: str | None) -> tuple[Attempt, ...]:

@@ -205,7 +205,7 @@ def _columns(tx: Transaction, job: HeldJob, rest: Rest, worker: str, target: int
         target, rest.keep_lane, counts.retry_count, counts.kill_count, rest.misfits, counts.loss_count,
         rows.FLAG_ALONE if rest.runs_alone else 0, rest.run_at, now,
         None if rest.is_loss or not over else job.claimed_at, rest.started_at, now if over else None,
-        rest.reason and rest.reason.value, rows.storable(error_text(blamed)), rows.storable(blamed and blamed.exception),
+        rest.reason and rest.reason.value, rows.storable(error_text(blamed)), rows.storable(blamed.exception if blamed else None),
         rows.storable(rest.result), _history(job, rest, worker, now),
     )  # fmt: skip
 
@@ -220,8 +220,10 @@ def _history(job: HeldJob, rest: Rest, worker: str, now: float) -> str | None:
 
 def error_text(cause: Cause | None) -> str | None:
     """What a person reads as the job's last error."""
-    if cause is None or cause.text is not None:
-        return cause and cause.text
+    if cause is None:
+        return None
+    if cause.text is not None:
+        return cause.text
     if cause.signal:
         return f"worker died (signal {cause.signal})"
     if cause.exit_code is not None:

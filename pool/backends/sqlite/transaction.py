@@ -34,7 +34,7 @@ class Host:
     def forget_names(self) -> None:
         """After a rollback or on another database: what was learnt may not be stored."""
         for learnt in (self.queue_ids, self.queue_names, self.name_ids, self.names, self.lanes):
-            learnt.clear()  # type: ignore[attr-defined]
+            learnt.clear()
 
 
 class Transaction:

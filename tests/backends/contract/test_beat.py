@@ -7,10 +7,11 @@ import pytest
 from pool.backends.contract import Backend, BeatAnswer, Held, Want
 from pool.identity import LaneId, PoolId, WorkerId, new_pool_id
 from pool.jobs.ids import new_job_id
-from pool.jobs.job import Outcome
+from pool.jobs.job import Claim, Outcome
 from pool.jobs.lifecycle import Status
 from tests.helpers.builders import Hand, beat, dead_mark, departure, new_jobs, numbers_of, put, some_pool
 from tests.helpers.states import unchanged
+from tests.helpers.stores import Place, in_child
 from tests.helpers.until import until
 
 CLEAN = BeatAnswer()
@@ -218,11 +219,22 @@ def test_leaving_twice_is_leaving_once(store: Backend, house: PoolId) -> None:
 # ---------------------------------------------------------------- expired leases
 
 
-def test_a_vanished_pools_jobs_go_back_at_no_retry(store: Backend, stores, house: PoolId) -> None:
+def _hand_of_the_dead(place: Place, house: PoolId) -> Hand:
+    """A hand whose process claimed a job and is gone: on SQLite a living one is never robbed."""
+
+    def claim() -> tuple[int, Claim]:
+        hand = _hand(place.open(), house)
+        return 1, hand.take()
+
+    hand = _hand(place.open(), house)
+    hand.request, hand.held = in_child(claim).result()
+    return hand
+
+
+def test_a_vanished_pools_jobs_go_back_at_no_retry(place: Place, store: Backend, stores, house: PoolId) -> None:
     """Its supervisor is dead and its beat stands still for a whole lease."""
-    hand = _hand(store, house)
     job_id = put(store, max_retries=1)
-    hand.take()
+    hand = _hand_of_the_dead(place, house)
     store.beat(beat(house, [hand.as_held()], mark=dead_mark(), lease_seconds=1.0))
     rescuer = stores()
     [taken] = until(rescuer.recover_expired, "the rescue", within=40)
@@ -236,10 +248,11 @@ def test_a_vanished_pools_jobs_go_back_at_no_retry(store: Backend, stores, house
     assert other.complete()
 
 
-def test_an_at_most_once_job_of_a_vanished_pool_never_runs_again(store: Backend, stores, house: PoolId) -> None:
-    hand = _hand(store, house)
+def test_an_at_most_once_job_of_a_vanished_pool_never_runs_again(
+    place: Place, store: Backend, stores, house: PoolId
+) -> None:
     job_id = put(store, max_retries=0)
-    hand.take()
+    hand = _hand_of_the_dead(place, house)
     store.beat(beat(house, [hand.as_held()], mark=dead_mark(), lease_seconds=1.0))
     rescuer = stores()
     until(rescuer.recover_expired, "the rescue", within=40)
@@ -280,10 +293,11 @@ def test_a_lost_pool_that_holds_nothing_is_forgotten(store: Backend, stores, hou
     until(lambda: rescuer.recover_expired() == [] and rescuer.pools() == [], "the pool's end", within=40)
 
 
-def test_a_rescued_pool_that_comes_back_learns_what_it_lost(store: Backend, stores, house: PoolId) -> None:
-    hand = _hand(store, house)
+def test_a_rescued_pool_that_comes_back_learns_what_it_lost(
+    place: Place, store: Backend, stores, house: PoolId
+) -> None:
     put(store)
-    hand.take()
+    hand = _hand_of_the_dead(place, house)
     held = hand.as_held()
     store.beat(beat(house, [held], mark=dead_mark(), lease_seconds=1.0))
     rescuer = stores()
