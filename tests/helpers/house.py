@@ -186,6 +186,7 @@ class House:
         self.log_file = self.folder / "pool.log"
         self.process: subprocess.Popen[bytes] | None = None
         self._flags, self._prefix = flags, prefix
+        self._sessions: set[int] = set()
         self._environ = {
             **{name: value for name, value in os.environ.items() if not name.startswith("JOBPOOL_")},
             "HOME": str(self.folder),
@@ -230,6 +231,7 @@ class House:
                 cwd=self.folder,
                 start_new_session=True,
             )
+        self._sessions.add(self.process.pid)
         if wait:
             self.wait_ready()
         return self
@@ -291,16 +293,22 @@ class House:
                 self.process.poll()
             time.sleep(0.02)
         if self.process is not None:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self.process.wait(5)
+            self.process.wait(10)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     # ------------------------------------------------------------ processes
 
     def pids(self) -> list[int]:
         """Every living process that was started in this house, whoever its parent is now."""
+        return [pid for pid in _all_pids() if pid != os.getpid() and self._is_ours(pid)]
+
+    def _is_ours(self, pid: int) -> bool:
+        """By session, working directory or environment (a process title overwrites the last of these)."""
+        state, session = _state_and_session(pid)
+        if state in "ZX":
+            return False
         mark = f"{MARK}={self.folder}".encode()
-        return [pid for pid in _all_pids() if pid != os.getpid() and mark in _environ_of(pid) and not _is_zombie(pid)]
+        return session in self._sessions or _cwd_of(pid) == str(self.folder) or mark in _environ_of(pid)
 
     def workers(self) -> list[Worker]:
         """The living workers, by slot."""
@@ -467,8 +475,17 @@ def _environ_of(pid: int) -> list[bytes]:
         return []
 
 
-def _is_zombie(pid: int) -> bool:
+def _cwd_of(pid: int) -> str:
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+        return os.readlink(f"/proc/{pid}/cwd")
     except OSError:
-        return True
+        return ""
+
+
+def _state_and_session(pid: int) -> tuple[str, int]:
+    """The letter of the process's state and its session; X for one that is gone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return "X", 0
+    return fields[0], int(fields[3])

@@ -1,0 +1,127 @@
+"""Each is a clear sentence, never a traceback of ours, with the exit code that says whose matter it is."""
+
+import sqlite3
+import subprocess
+from collections.abc import Callable
+
+import pytest
+
+from tests.helpers.house import House
+
+OpenHouse = Callable[..., House]
+
+
+def start_fails(house: House, *flags: str) -> subprocess.CompletedProcess[str]:
+    done: subprocess.CompletedProcess[str] = house.cli("start", *flags, check=False)
+    assert "Traceback" not in done.stderr or "tasks" in done.stderr
+    return done
+
+
+@pytest.mark.parametrize("count", ["0", "-1", "many", "2001"])
+def test_a_wrong_number_of_workers_is_wrong_usage(open_house: OpenHouse, count: str) -> None:
+    done = start_fails(open_house(start=False), "--workers", count)
+    assert done.returncode == 2
+    assert "--workers" in done.stderr
+
+
+def test_an_unknown_key_is_answered_with_the_nearest(open_house: OpenHouse) -> None:
+    house = open_house(start=False, settings="cuont = 3\n")
+    for verb in ("start", "check"):
+        done = house.cli(verb, check=False)
+        assert done.returncode == 78
+        assert "jobpool.toml: unknown key workers.cuont; did you mean count?" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("url", "sentence"),
+    [
+        ("sqlite:////nowhere/at/all/jobs.db", "the folder /nowhere/at/all does not exist"),
+        ("sqlite:////tmp", "is a folder"),
+        ("postgres://host/db", "names no backend"),
+        ("sqlite://jobs.db", "names no file"),
+    ],
+)
+def test_a_place_where_no_store_can_be_is_bad_configuration(open_house: OpenHouse, url: str, sentence: str) -> None:
+    done = start_fails(open_house(start=False), "--backend", url)
+    assert done.returncode == 78
+    assert sentence in done.stderr
+
+
+def test_a_file_that_is_no_database_is_left_alone(open_house: OpenHouse) -> None:
+    house = open_house(start=False)
+    other = house.folder / "letter.txt"
+    other.write_text("Dear colleague, this is no database")
+    done = start_fails(house, "--backend", f"sqlite:///{other}")
+    assert done.returncode == 78
+    assert "is not an SQLite database" in done.stderr
+    assert other.read_text() == "Dear colleague, this is no database"
+
+
+def test_a_second_pool_on_the_same_runtime_directory_is_refused_and_the_first_lives_on(open_house: OpenHouse) -> None:
+    house = open_house()
+    done = start_fails(house)
+    assert done.returncode == 78
+    assert f"pid {house.pid}" in done.stderr
+    house.wait_until(house.enqueue("tasks.quick"), "completed")
+
+
+def test_an_app_that_cannot_be_imported_shows_its_own_traceback(open_house: OpenHouse) -> None:
+    house = open_house(start=False, app="import pool\nimport no_such_library\n")
+    started = house.cli("start", check=False)
+    checked = house.cli("check", check=False)
+    for done in (started, checked):
+        assert done.returncode == 78
+        assert "No module named 'no_such_library'" in done.stderr
+        assert "tasks.py" in done.stderr
+
+
+def test_a_module_that_is_not_there_is_named(open_house: OpenHouse) -> None:
+    done = open_house(start=False).cli("check", "--app", "taskz", check=False)
+    assert done.returncode == 78
+    assert "app module 'taskz' cannot be imported" in done.stderr
+
+
+@pytest.mark.parametrize("words", [("status",), ("health",), ("scale", "3"), ("stop",), ("reload",), ("stack", "1")])
+def test_where_no_pool_runs_it_is_said_with_69(open_house: OpenHouse, words: tuple[str, ...]) -> None:
+    done = open_house(start=False).cli(*words, check=False)
+    assert done.returncode == 69
+    assert "no pool is running" in done.stderr
+    assert "jobpool start" in done.stderr
+
+
+def test_at_the_default_place_a_client_makes_no_store(open_house: OpenHouse) -> None:
+    house = open_house(start=False)
+    house.config_file.write_text("")
+    done = house.cli("enqueue", "tasks.quick", check=False)
+    assert done.returncode == 69
+    assert "/.local/state/jobpool/jobpool.db" in done.stderr
+    assert not list(house.folder.rglob("*.db"))
+
+
+def test_a_job_that_is_not_there(open_house: OpenHouse) -> None:
+    done = open_house().cli("jobs", "show", "0198a0b0-0000-7000-8000-000000000000", check=False)
+    assert done.returncode == 1
+    assert "no job" in done.stderr
+
+
+def test_a_malformed_record_is_set_aside_and_shown(open_house: OpenHouse) -> None:
+    house = open_house(workers=1)
+    job_id = house.enqueue("tasks.quick", delay=3600)
+    database = sqlite3.connect(house.folder / "jobs.db", isolation_level=None)
+    try:
+        database.execute("UPDATE jobs SET payload = '{broken', run_at = 0 WHERE payload = '{}'")
+    finally:
+        database.close()
+    lost = house.wait_until(job_id, "failed")
+    assert lost.reason in ("invalid_record", "invalid_payload")
+    assert house.cli("jobs", "show", job_id).returncode == 0
+    assert house.cli_json("dead", "list")[0]["payload"] == "{broken"
+
+
+def test_an_internal_error_is_a_sentence_and_a_way_to_its_details(open_house: OpenHouse) -> None:
+    from pool.cli.failures import BUG, run_guarded
+
+    def broken() -> int:
+        raise RuntimeError("oops")
+
+    assert run_guarded(broken) == BUG
