@@ -165,6 +165,7 @@ class CurrentJob:
         else:
             if cancelled:
                 self._interrupts.raise_cancelled()
+        self._interrupts.raise_deferred()
 
     def _require_here(self) -> None:
         if self._is_over or os.getpid() != self._pid:

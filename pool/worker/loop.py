@@ -125,6 +125,7 @@ class Worker:
         self.backend = self._open_backend()
         self.lane = Lane(self.tools, 0, Interrupts(self.seat.record.lanes[0].order), self.backend)
         self.lanes.append(self.lane)
+        self.around.stage.after_write = self.lane.interrupts.raise_deferred
 
     def live(self) -> int:
         """Work until there is a reason to leave, then leave; the exit code of a planned end."""

@@ -45,20 +45,24 @@ class Tail:
 class Transcript:
     """What one attempt printed. `facts` go with each of its lines in the log."""
 
-    __slots__ = ("_facts", "_logged_bytes", "_pending", "_tail")
+    __slots__ = ("_facts", "_pending", "_tail", "_written")
 
     def __init__(self, **facts: Any) -> None:
         self._facts = facts
         self._tail: Tail | None = None
         self._pending: dict[str, str] = {}
-        self._logged_bytes = 0
+        self._written = 0
 
     def write(self, stream: str, text: str) -> None:
         if self._tail is None:
             self._tail = Tail()
         self._tail.add(text)
-        if self._logged_bytes <= MAX_LOGGED_BYTES:
-            self._log_lines(stream, text)
+        room = MAX_LOGGED_BYTES - self._written
+        if room >= 0:
+            self._log_lines(stream, text[:room])
+            self._written += len(text)
+            if len(text) > room:
+                log.warning("the job prints too much; only the end is kept from here on", **self._facts)
 
     def close(self) -> str:
         """The end of what was printed; unfinished lines are logged."""
@@ -69,28 +73,26 @@ class Transcript:
         return self._tail.text() if self._tail is not None else ""
 
     def _log_lines(self, stream: str, text: str) -> None:
-        *lines, rest = (self._pending.get(stream, "") + text[: MAX_LOGGED_BYTES + 1]).split("\n")
-        if len(rest) > MAX_LINE:
+        """Whole lines now, the rest when it is whole (or too long to wait for)."""
+        *lines, rest = (self._pending.get(stream, "") + text).split("\n")
+        while len(rest) > MAX_LINE:
             lines.append(rest[:MAX_LINE])
-            rest = ""
+            rest = rest[MAX_LINE:]
         self._pending[stream] = rest
         for line in lines:
-            self._log(stream, line)
-
-    def _log(self, stream: str, line: str) -> None:
-        self._logged_bytes += len(line) + 1
-        if self._logged_bytes <= MAX_LOGGED_BYTES:
             log.info(line[:MAX_LINE], stream=stream, **self._facts)
-        elif self._logged_bytes - len(line) - 1 <= MAX_LOGGED_BYTES:
-            log.warning("the job prints too much; only the end is kept from here on", **self._facts)
 
 
 class Stage:
-    """Who is speaking: finds the transcript of the job whose code is running, by default the only one there is."""
+    """Who is speaking: finds the transcript of the job whose code is running, by default the only one there is.
+
+    `after_write` is called when a stream is done with a text: the place for an interrupt that had to wait.
+    """
 
     def __init__(self) -> None:
         self.sole: Transcript | None = None
         self.find: Callable[[], Transcript | None] = lambda: self.sole
+        self.after_write: Callable[[], None] = lambda: None
 
     def transcript(self) -> Transcript | None:
         return self.find()
@@ -121,6 +123,7 @@ class JobStream(io.TextIOBase):
             transcript.write(self.name, text)
         finally:
             self._inside.writing = False
+        self._stage.after_write()
         return len(text)
 
     def flush(self) -> None:

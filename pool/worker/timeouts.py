@@ -5,6 +5,7 @@ at the stack: below the door to user code and outside our package it raises, els
 """
 
 import signal
+import threading
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -55,20 +56,22 @@ class Interrupts:
         self._deadline = 0.0
         self._orphan_deadline = 0.0
         self._delivered = False
+        self._thread = threading.get_ident()
         self.cancel_task: Callable[[], object] | None = None
         self.why: JobStopped | None = None
+        self._deferred: JobStopped | None = None
 
     def begin(self, claim: int, timeout: float) -> JobStopped | None:
         """User code of this claim is about to run; an order that stands already is returned, not raised."""
         self._claim, self._timeout = claim, timeout
-        self._delivered, self.why = False, None
+        self._delivered, self.why, self._deferred = False, None, None
         self._deadline = monotonic_now() + timeout if timeout else 0.0
         self._arm()
         return self._ordered()
 
     def end(self) -> None:
         """User code has ended; nothing is raised from here on."""
-        self._claim = 0
+        self._claim, self._deferred = 0, None
         if self._deadline or self._orphan_deadline:
             self._set_timer(0)
 
@@ -92,7 +95,14 @@ class Interrupts:
             self._delivered, self.why = True, due
             raise due
         else:
+            self._deferred = due
             self._set_timer(COME_AGAIN_S)
+
+    def raise_deferred(self) -> None:
+        """At the end of each of our calls: what came up while it held our locks."""
+        if self._deferred is not None and not self._delivered and threading.get_ident() == self._thread:
+            self._delivered, self.why = True, self._deferred
+            raise self._deferred
 
     def raise_lost(self) -> None:
         """The store has said that the claim moved on."""

@@ -87,6 +87,24 @@ def stuck(ledger: str, swallow: bool = False) -> None:
         note(ledger, "cleaned up")
 
 
+@pool.job(backoff=[0])
+def busy_inside_our_calls(how: str) -> None:
+    """Hardly ever in its own code when the timeout comes."""
+    for number in range(10**9):
+        if how == "print":
+            print(number)
+        elif how == "logging":
+            logging.getLogger("app").warning("line %d", number)
+        else:
+            pool.current().checkpoint(number)
+
+
+@pool.job
+def short(ledger: str, number: int) -> None:
+    note(ledger, f"{number} {time.monotonic()}")
+    time.sleep(0.005)
+
+
 @pool.job
 def memory(megabytes: int) -> int:
     kept = bytearray(megabytes * 1024 * 1024)

@@ -3,6 +3,8 @@
 import json
 import signal
 
+import pytest
+
 from pool.board.record import LaneOrder
 from pool.jobs.job import Outcome
 from pool.jobs.lifecycle import Reason, Status
@@ -34,6 +36,16 @@ def test_a_timeout_is_raised_in_the_job_past_a_broad_except(shop: Shop) -> None:
     assert (over.status, over.reason) == (Status.FAILED, Reason.TIMEOUT)
     assert ledger(shop) == ["start", "cleaned up"] * 2
     assert "timeout of 0.2 s" in (over.error or "")
+    assert not worker.has_ended()
+
+
+@pytest.mark.parametrize("how", ["print", "logging", "checkpoint"])
+def test_a_timeout_waits_for_the_end_of_our_own_calls_and_leaves_no_lock_behind(shop: Shop, how: str) -> None:
+    job = shop.enqueue("busy_inside_our_calls", json.dumps({"how": how}), timeout=0.2, max_retries=2)
+    worker = shop.hire()
+    assert shop.until_over(job).reason is Reason.TIMEOUT
+    after = shop.enqueue("spoken", '{"words": "after"}')
+    assert "after" in shop.until_over(after).attempts[0].output
     assert not worker.has_ended()
 
 
