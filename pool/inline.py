@@ -174,6 +174,9 @@ class _Reports:
 class _NoInterrupts:
     """Inline jobs have no timeout, and nobody cancels them or takes them away."""
 
+    def raise_deferred(self) -> None:
+        """Nothing was deferred."""
+
 
 class _NeverStopping:
     """No shutdown reaches a test's jobs."""
