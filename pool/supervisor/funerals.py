@@ -139,7 +139,8 @@ def _report(loss: Loss) -> None:
     facts = {"role": child.role.name.lower(), "slot": child.slot, "pid": child.pid, "lived_s": round(exit.lived_s, 3)}
     jobs = {"jobs": list(loss.held)} if loss.held else {}
     if exit.planned and child.ordered == Ordered.NONE:
-        why = child.leaving_why or exit.announced.name.lower()
-        log.info("child left", **facts, why=why, **jobs)
+        log.info("child left", **facts, why=child.leaving_why or exit.announced.name.lower(), **jobs)
+    elif exit.planned:
+        log.warning("child killed", **facts, why=child.leaving_why or None, **jobs)
     else:
         log.error("child died", **facts, how=exit.sentence, trace=exit.remark, **jobs)

@@ -1,0 +1,333 @@
+"""Reload, roll, scale, drain: the file against the pool, new before old, and what a bad file or a bad deploy leaves."""
+
+import os
+import signal
+import time
+
+import pytest
+
+from tests.helpers.until import until
+from tests.supervisor.stage import Stage
+
+
+def test_a_changed_count_is_applied_by_difference(stage: Stage) -> None:
+    stage.plan(2).start()
+    before = stage.pids()
+
+    stage.change(count=5)
+    assert stage.command("reload")[0] == 200
+    assert before < stage.until_pids(5)
+
+    stage.change(count=1)
+    assert stage.command("reload")[0] == 200
+    assert stage.until_pids(1) < before
+    assert len([birth for birth in stage.births() if birth["slot"] < 9000]) == 5
+
+
+def test_a_smaller_count_lets_idle_workers_go_and_busy_ones_finish(stage: Stage) -> None:
+    stage.plan(3).start()
+    stage.tell(1, "job 600")
+    stage.until_worker(1, state="busy")
+    busy = stage.worker(1)["pid"]
+
+    stage.change(count=1)
+    stage.command("reload")
+
+    assert stage.until_pids(1) == {busy}
+
+
+def test_a_busy_leaver_is_told_once_and_finishes(stage: Stage) -> None:
+    stage.plan(2).start()
+    for slot in (1, 2):
+        stage.tell(slot, "job 2")
+        stage.until_worker(slot, state="busy")
+    pids = stage.pids()
+
+    for _ in range(3):
+        stage.command("scale", count=0)
+
+    until(lambda: not stage.workers(), "all left")
+    for pid in pids:
+        assert stage.until_note(pid)["planned"] == 1
+        assert stage.until_note(pid)["started"] == {}
+
+
+def test_an_identical_reload_touches_nobody(stage: Stage) -> None:
+    stage.plan(3).start()
+    before = stage.pids()
+
+    for _ in range(5):
+        stage.signal(signal.SIGHUP)
+        assert stage.command("reload") == (200, {"ok": True, "done": True, "changes": []})
+
+    assert stage.pids() == before
+    assert len(stage.births()) == 4
+
+
+def test_an_unchanged_count_leaves_what_scale_has_set_and_a_changed_one_beats_it(stage: Stage) -> None:
+    stage.plan(2).start()
+    stage.command("scale", count=4)
+    stage.until_pids(4)
+
+    stage.command("reload")
+    assert stage.status()["groups"][0]["count"] == 4
+
+    stage.change(count=3)
+    stage.command("reload")
+    stage.until_pids(3)
+    assert stage.status()["groups"][0]["source"] == "file"
+
+
+@pytest.mark.parametrize("text", ['{"error": "workers.cuont: unknown key, did you mean count?"}', "{not json"])
+def test_a_bad_file_changes_nothing_and_is_reported(stage: Stage, text: str) -> None:
+    stage.plan(2).start()
+    before = stage.pids()
+    good = (stage.scene / "plan.json").read_text()
+    (stage.scene / "plan.json").write_text(text)
+
+    code, answer = stage.command("reload")
+
+    assert code == 409
+    reload = stage.status()["pool"]["last_reload"]
+    assert reload["ok"] is False
+    assert answer["error"] == reload["error"]
+    assert stage.pids() == before
+    assert stage.state() == "ready"
+
+    (stage.scene / "plan.json").write_text(good)
+    assert stage.command("reload")[0] == 200
+
+
+def test_any_other_change_rolls_the_workers_new_before_old(stage: Stage) -> None:
+    stage.plan(4).start()
+    before = stage.pids()
+    least = 4
+
+    stage.change(fingerprint="b")
+    stage.command("reload")
+    while stage.pids() & before or stage.state() == "reloading":
+        least = min(least, len([worker for worker in stage.workers() if worker["state"] in ("idle", "busy")]))
+
+    assert least == 4
+    assert len(stage.until_pids(4, without=before)) == 4
+
+
+def test_a_roll_replaces_at_most_a_quarter_at_a_time(stage: Stage) -> None:
+    stage.plan(4).start()
+    stage.change(fingerprint="b")
+    code, _ = stage.command("reload", wait=True)
+    assert code == 200
+
+    most = max(line.count("child started") for line in stage.log().partition("pool is ready")[2].split("child ready"))
+    assert most == 1
+
+
+def test_a_broken_deploy_leaves_all_old_workers_and_says_why(stage: Stage) -> None:
+    stage.plan(4).start()
+    before = stage.pids()
+    stage.set("broken")
+
+    code, answer = stage.command("reload", rolling=True)
+
+    assert code == 409
+    assert "No module named 'tasks'" in answer["error"]
+    assert stage.pids() == before
+    assert stage.status()["pool"]["last_reload"]["ok"] is False
+    assert stage.state() == "ready"
+
+    stage.unset("broken")
+    assert stage.command("reload", rolling=True, wait=True)[0] == 200
+    stage.until_pids(4, without=before)
+
+
+def test_a_repaired_deploy_ends_the_backoff_of_the_crashed(stage: Stage) -> None:
+    stage.plan(2, first_delay=600.0, max_delay=600.0).start()
+    os.kill(stage.worker(1)["pid"], signal.SIGKILL)
+    until(lambda: stage.worker(1)["pid"] is None, "in backoff")
+
+    assert stage.command("reload", rolling=True, wait=True)[0] == 200
+
+    stage.until_pids(2)
+
+
+def test_reload_answers_at_the_first_new_worker_though_an_old_one_works_on(stage: Stage) -> None:
+    stage.plan(2).start()
+    stage.tell(1, "job 600")
+    old = stage.until_worker(1, state="busy")
+
+    code, _ = stage.command("reload", rolling=True)
+
+    assert code == 200
+    stage.until_state("ready")
+    leaver = next(worker for worker in stage.workers() if worker["pid"] == old["pid"])
+    assert leaver["state"] == "retiring"
+    assert len(stage.pids()) == 2
+
+
+def test_retire_timeout_bounds_a_leaver(stage: Stage) -> None:
+    stage.plan(1, retire_timeout=0.5).start()
+    victim = stage.worker(1)
+    stage.tell(1, "job 600")
+    stage.until_worker(1, state="busy")
+
+    stage.command("restart", slot=1)
+
+    assert stage.until_note(victim["pid"])["ordered"] == 1
+
+
+def test_a_keeper_is_replaced_without_a_gap(stage: Stage) -> None:
+    stage.plan(1).start()
+    before = stage.status()["keeper"]["pid"]
+
+    stage.change("keeper", fingerprint="b")
+    assert stage.command("reload", wait=True)[0] == 200
+
+    until(lambda: stage.status()["keeper"]["pid"] != before, "new keeper")
+    assert stage.status()["keeper"]["state"] == "idle"
+
+
+def test_groups_come_and_go(stage: Stage) -> None:
+    stage.plan(1).start()
+
+    stage.group("bulk", count=2)
+    stage.command("reload")
+    until(lambda: len(stage.pids("bulk")) == 2, "new group")
+
+    del stage.specs["bulk"]
+    stage.write_plan()
+    stage.command("reload")
+    until(lambda: not stage.workers("bulk"), "group gone")
+    assert [group["name"] for group in stage.status()["groups"]] == ["workers"]
+
+
+def test_more_lanes_than_reserved_are_refused_in_words(stage: Stage) -> None:
+    stage.plan(1).start()
+    stage.change(lanes=8)
+
+    code, answer = stage.command("reload")
+
+    assert code == 409
+    assert "start jobpool again" in answer["error"]
+
+
+def test_a_storm_of_reloads_ends_with_the_right_count(stage: Stage) -> None:
+    stage.plan(2).start()
+    for round in range(200):
+        if round % 10 == 0:
+            stage.change(count=6 if round % 20 else 2)
+        stage.signal(signal.SIGHUP)
+    stage.change(count=3)
+    stage.signal(signal.SIGHUP)
+
+    stage.until_pids(3)
+    stage.until_state("ready")
+    assert all(worker["restarts"] == 0 for worker in stage.workers())
+
+
+def test_a_growing_count_never_overshoots(stage: Stage) -> None:
+    stage.plan(1).start()
+    most = 0
+    stage.change(count=5)
+    stage.signal(signal.SIGHUP)
+
+    while len(stage.pids()) < 5:
+        most = max(most, len(stage.workers()))
+
+    assert max(most, len(stage.workers())) == 5
+
+
+def test_ttin_and_ttou_add_and_take_one_each(stage: Stage) -> None:
+    stage.plan(2).start()
+
+    for _ in range(3):
+        stage.signal(signal.SIGTTIN)
+        time.sleep(0.05)  # two pending signals of one number are one to the kernel
+    stage.until_pids(5)
+
+    stage.signal(signal.SIGTTOU)
+    stage.until_pids(4)
+    assert stage.status()["groups"][0]["source"] == "scale"
+
+
+def test_usr2_rolls_all_workers(stage: Stage) -> None:
+    stage.plan(2).start()
+    before = stage.pids()
+
+    stage.signal(signal.SIGUSR2)
+
+    stage.until_pids(2, without=before)
+
+
+def test_drained_workers_stay_up_and_are_told_so(stage: Stage) -> None:
+    stage.plan(2).start()
+    before = stage.pids()
+
+    assert stage.command("drain")[1] == {"groups": ["workers"], "draining": True}
+    stage.until_state("draining")
+    stage.command("scale", count=3)
+    stage.until_pids(3)
+
+    assert stage.command("undrain")[0] == 200
+    stage.until_state("ready")
+    assert before <= stage.pids()
+
+
+def test_restart_of_one_slot_replaces_that_one(stage: Stage) -> None:
+    stage.plan(3).start()
+    others = stage.pids() - {stage.worker(2)["pid"]}
+    before = stage.worker(2)
+
+    assert stage.command("restart", slot=2)[0] == 200
+
+    heir = stage.until_replaced(before)
+    assert stage.until_pids(3) == others | {heir["pid"]}
+    assert heir["restarts"] == 0
+
+
+@pytest.mark.parametrize(
+    ("verb", "options", "code"),
+    [
+        ("scale", {"count": -1}, 422),
+        ("scale", {"count": "many"}, 422),
+        ("scale", {"count": 2, "group": "nobody"}, 404),
+        ("scale", {}, 422),
+        ("restart", {"slot": 77}, 404),
+        ("stack", {"slot": 77}, 404),
+        ("reload", {"fast": True}, 422),
+        ("drain", {"group": "nobody"}, 404),
+        ("kill", {"job": "0190b8f0-0000-7000-8000-000000000000"}, 404),
+        ("kill", {}, 422),
+    ],
+)
+def test_a_wrong_command_is_refused_with_a_sentence(
+    stage: Stage, verb: str, options: dict[str, object], code: int
+) -> None:
+    stage.plan(1).start()
+
+    answer = stage.command(verb, **options)
+
+    assert answer[0] == code
+    assert answer[1]["error"]
+
+
+def test_stack_shows_what_a_worker_is_doing(stage: Stage) -> None:
+    stage.plan(1).start()
+
+    for _ in range(2):
+        code, answer = stage.command("stack", slot=1)
+        assert code == 200
+        assert answer["stack"].count("most recent call first") == 1
+        assert "puppet.py" in answer["stack"]
+
+
+def test_a_stopping_pool_takes_no_reload(stage: Stage) -> None:
+    stage.plan(1).start()
+    stage.tell(1, "job 3")
+    stage.signal(signal.SIGTERM)
+    stage.until_state("stopping")
+
+    stage.signal(signal.SIGHUP)
+    stage.signal(signal.SIGTTIN)
+
+    assert stage.command("reload")[0] == 409
+    assert stage.ended() == 0
