@@ -18,12 +18,13 @@ from pathlib import Path
 
 from pool.backends.contract import Want
 from pool.backends.sqlite.lock import take_after
-from pool.clock import wall_now
+from pool.clock import monotonic_now, wall_now
 from pool.logs import log
 
 # A folder's time stamp moves in steps of a few ms: a listing younger than this may be older than the folder.
 _STAMP_GRAIN_NS = 50_000_000
 _STALE_S = 600.0
+_LOOK_S = 1.0
 KEEPER = Want(queues=())  # serves no queue: rung when a job is scheduled
 
 
@@ -72,9 +73,13 @@ class OwnBell:
         self._epoll = select.epoll()
         self._epoll.register(self.fd, select.EPOLLIN | select.EPOLLEXCLUSIVE)
         self._interrupt_fd: int | None = None
+        self._seen_at = monotonic_now()
 
-    @property
     def is_in_place(self) -> bool:
+        """Whether the FIFO at our path is still ours; looked at once a second."""
+        if monotonic_now() - self._seen_at < _LOOK_S:
+            return True
+        self._seen_at = monotonic_now()
         try:
             return Path(self.path).stat().st_ino == os.fstat(self.fd).st_ino
         except OSError:

@@ -9,6 +9,7 @@ from pool.backends.sqlite.statements import statements
 from pool.backends.sqlite.transaction import (
     CANCELLED,
     DID_CANCEL,
+    DID_FAIL,
     ENQUEUED,
     FAILED,
     PENDING,
@@ -179,8 +180,7 @@ def end_unstarted(
     """A job that is not running is over: cancelled, expired, discarded or set aside."""
     tx.run(_SQL["end unstarted"], (target, reason.value, error, tx.now, tx.now, rank))
     tx.moved(queue, status, target)
-    if target == CANCELLED:
-        tx.happened(DID_CANCEL)
+    tx.happened(DID_CANCEL if target == CANCELLED else DID_FAIL)
 
 
 def revive(tx: Transaction, job_id: str, payload: str | None) -> None:

@@ -14,6 +14,7 @@ import os
 import platform
 import struct
 import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -32,34 +33,38 @@ class _Timespec(ctypes.Structure):
 
 
 class Turn:
-    """A counter shared by all processes that map the file; it moves when the lock was released."""
+    """Two words that all processes map: a stamp that changes with each release, and whether somebody may be waiting."""
 
     def __init__(self, fd: int) -> None:
         self._map = mmap.mmap(fd, mmap.PAGESIZE)
-        self._word = ctypes.c_uint32.from_buffer(self._map)
-        self._address = ctypes.addressof(self._word)
+        self._words = memoryview(self._map).cast("I")
+        self._address = ctypes.c_void_p(ctypes.addressof(ctypes.c_uint32.from_buffer(self._map)))
         self._syscall = ctypes.CDLL(None, use_errno=True).syscall
 
     def now(self) -> int:
-        return self._word.value
+        return self._words[0]
+
+    def mark_waiting(self) -> None:
+        self._words[1] = 1
 
     def pass_on(self) -> None:
-        """Called by the holder right after its release: wake the one that has waited longest."""
-        if _SYS_FUTEX:
-            self._syscall(_SYS_FUTEX, ctypes.c_void_p(self._address), _FUTEX_WAKE, 1, None, None, 0)
+        """Called after a release: change the stamp, so that nobody starts to wait on the old one, and wake who waits longest.
 
-    def advance(self) -> None:
-        """Called by the holder before its release, so that nobody starts to wait on the old value."""
-        self._word.value = (self._word.value + 1) & 0xFFFFFFFF
+        Two processes may do this at once, so the stamp is drawn from a clock and not counted up."""
+        words = self._words
+        words[0] = time.monotonic_ns() & 0xFFFFFFFF
+        if words[1]:
+            words[1] = 0
+            if _SYS_FUTEX:
+                self._syscall(_SYS_FUTEX, self._address, _FUTEX_WAKE, 1, None, None, 0)
 
     def wait(self, seen: int, seconds: float) -> None:
-        """Sleep until the counter is no longer `seen`, at most `seconds`."""
+        """Sleep until the stamp is no longer `seen`, at most `seconds`."""
         if not _SYS_FUTEX:
             threading.Event().wait(min(seconds, _POLL_S))
             return
         span = _Timespec(0, int(min(seconds, _LOOK_AGAIN_S) * 1e9))
-        address = ctypes.c_void_p(self._address)
-        self._syscall(_SYS_FUTEX, address, _FUTEX_WAIT, ctypes.c_uint32(seen), ctypes.byref(span), None, 0)
+        self._syscall(_SYS_FUTEX, self._address, _FUTEX_WAIT, ctypes.c_uint32(seen), ctypes.byref(span), None, 0)
 
 
 class WriteLock:
@@ -97,7 +102,6 @@ class WriteLock:
             raise
 
     def release(self) -> None:
-        self._turn.advance()
         fcntl.lockf(self._fd, fcntl.LOCK_UN)
         self._turn.pass_on()
         self._mutex.release()
@@ -122,7 +126,9 @@ class WriteLock:
         while True:
             seen = self._turn.now()
             if self._try():
+                self._turn.mark_waiting()  # others may still stand behind us
                 return
+            self._turn.mark_waiting()
             left = deadline - monotonic_now()
             if left <= 0:
                 raise BackendBusy(self.path, seconds, self.holder_pid())

@@ -137,15 +137,18 @@ def _cause_line(cause: Cause | None) -> list[Any] | None:
     return [reason, cause.exception, cause.text, cause.stack, cause.signal, cause.exit_code]
 
 
+_as_json = json.JSONEncoder(check_circular=False, separators=(",", ":")).encode
+
+
 def add_attempt(history: str | None, line: list[Any]) -> str:
     """The history with one more attempt; of more than ten the oldest goes. A broken history begins anew."""
     if not history:
-        return json.dumps([line])
+        return _as_json([line])
     try:
         lines = list(json.loads(history))
     except (ValueError, TypeError):
         lines = []
-    return json.dumps([*lines, line][-KEPT_ATTEMPTS:])
+    return _as_json([*lines, line][-KEPT_ATTEMPTS:])
 
 
 def read_attempts(history: str | None) -> tuple[Attempt, ...]:

@@ -244,10 +244,6 @@ def _count(tx: Transaction, job: HeldJob, rest: Rest, target: int) -> None:
             tx.ring(tx.queue_name(job.queue), job.priority)
 
 
-def count_set_aside(tx: Transaction) -> None:
-    tx.happened(DID_FAIL)
-
-
 def _follow_up(tx: Transaction, job: HeldJob, *, succeeded: bool) -> None:
     """Enqueue what was ordered to follow; an order that cannot be read any more is dropped."""
     follower: NewJob | None

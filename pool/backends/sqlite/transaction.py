@@ -30,6 +30,14 @@ class Host:
     name_ids: dict[str, int] = field(default_factory=dict)
     names: dict[int, str] = field(default_factory=dict)
     lanes: dict[LaneId, int] = field(default_factory=dict)
+    _last_lane: LaneId | None = None
+    _last_lane_text: str = ""
+
+    def text_of(self, lane: LaneId) -> str:
+        """`str(lane)`, remembered for the lane that asks again and again."""
+        if lane is not self._last_lane:
+            self._last_lane, self._last_lane_text = lane, str(lane)
+        return self._last_lane_text
 
     def forget_names(self) -> None:
         """After a rollback or on another database: what was learnt may not be stored."""

@@ -62,7 +62,7 @@ class Waiting:
             self._pid = os.getpid()
         key = Want(want.queues, want.min_priority, want.max_priority, want.reserved)
         bell = self._bells.get(key)
-        if bell is not None and bell.is_in_place:
+        if bell is not None and bell.is_in_place():
             return bell
         if bell is not None:
             self._bells.pop(key).close()

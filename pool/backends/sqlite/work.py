@@ -49,14 +49,14 @@ def _told(tx: Transaction, lane: LaneId, record: LaneRecord, want: Want | None) 
         return Told(Answer(settled))
     if record.barred:
         return Told(Answer(settled), LaneBarred(str(lane)))
-    row = _held_row(tx, record)
-    left = False
-    if row is None:
-        row = hand_out(tx, record, want)
-        left = row is not None and _is_work_left(tx, row)
-    if row is not None and want.lease_seconds is not None:
+    claim, left = _held_claim(tx, record), False
+    if claim is None:
+        found = hand_out(tx, record, want)
+        if found is not None:
+            claim, left = found[0], _is_work_left(tx, found[1])
+    if claim is not None and want.lease_seconds is not None:
         tx.run(_SQL["lane lease"], (want.lease_seconds, tx.host.boottime() + want.lease_seconds, record.id))
-    return Told(Answer(settled, None if row is None else as_claim(tx, row)), work_is_left=left)
+    return Told(Answer(settled, claim), work_is_left=left)
 
 
 def _again(tx: Transaction, lane: LaneId, record: LaneRecord, want: Want | None) -> Told:
@@ -64,8 +64,7 @@ def _again(tx: Transaction, lane: LaneId, record: LaneRecord, want: Want | None)
     settled = _as_bool(record.settled)
     if want is not None and record.barred:
         return Told(Answer(settled), LaneBarred(str(lane)))
-    row = _held_row(tx, record)
-    return Told(Answer(settled, None if row is None else as_claim(tx, row)))
+    return Told(Answer(settled, _held_claim(tx, record)))
 
 
 def _as_bool(settled: int | None) -> bool | None:
@@ -83,7 +82,7 @@ def _settle(tx: Transaction, lane: LaneId, record: LaneRecord, word: Settlement)
     job = settling.held_job(tx, held)
     if job is None or rows.id_for_people(job.raw_id) != word.job_id:
         return False
-    settling.settle(tx, job, word, str(lane))
+    settling.settle(tx, job, word, tx.host.text_of(lane))
     record.held, record.claim = None, 0
     return True
 
@@ -91,7 +90,7 @@ def _settle(tx: Transaction, lane: LaneId, record: LaneRecord, word: Settlement)
 # ---------------------------------------------------------------- hand out
 
 
-def hand_out(tx: Transaction, record: LaneRecord, want: Want) -> Row | None:
+def hand_out(tx: Transaction, record: LaneRecord, want: Want) -> tuple[Claim, Row] | None:
     """Give the lane the best job it serves; on the way cancel expired ones and set unreadable ones aside."""
     promote_due(tx, PROMOTED_PER_CLAIM)
     if tx.made_pending:
@@ -100,8 +99,10 @@ def hand_out(tx: Transaction, record: LaneRecord, want: Want) -> Row | None:
         row = best_for(tx, want)
         if row is None:
             return None
-        if _is_fit(tx, row):
-            return _take(tx, record, row)
+        claim = _fit_claim(tx, row)
+        if claim is not None:
+            _take(tx, record, row, claim)
+            return claim, row
         tx.book_moves()
     return None
 
@@ -124,40 +125,30 @@ def queue_numbers(tx: Transaction, names: Iterable[str]) -> str:
     return str([number for number in known if number is not None])
 
 
-def _is_fit(tx: Transaction, row: Row) -> bool:
-    """Whether the job may start; if not it is brought to its end here."""
+def _fit_claim(tx: Transaction, row: Row) -> Claim | None:
+    """The claim of a job that may start. Any other is brought to its end here: expired, or a record that is broken."""
     rank, queue, expires_at = row[0], row[3], row[16]
-    problem = _flaw_in(tx, row)
-    if problem:
-        text = f"the stored record cannot be read: {problem}"
-        end_unstarted(tx, rank, queue, PENDING, FAILED, Reason.INVALID_RECORD, text)
-        settling.count_set_aside(tx)
-        return False
     if expires_at is not None and expires_at <= tx.now:
         end_unstarted(tx, rank, queue, PENDING, CANCELLED, Reason.EXPIRED)
-        return False
-    return True
-
-
-def _flaw_in(tx: Transaction, row: Row) -> str | None:
-    """What is wrong with a stored record, in words; None for a sound one."""
+        return None
     try:
-        as_claim(tx, row)
-        rows.read_follow_ups(row[17])
+        claim = as_claim(tx, row, row[6] + 1, tx.now)
+        if row[17]:
+            rows.read_follow_ups(row[17])
     except (ValueError, TypeError) as problem:
-        return str(problem)
-    return None
+        text = f"the stored record cannot be read: {problem}"
+        end_unstarted(tx, rank, queue, PENDING, FAILED, Reason.INVALID_RECORD, text)
+        return None
+    return claim
 
 
-def _take(tx: Transaction, record: LaneRecord, row: Row) -> Row:
-    rank, queue, claims, max_retries = row[0], row[3], row[6] + 1, row[8]
-    now = tx.now
-    tx.run(_SQL["take"], (record.id, claims, now, tx.host.boottime(), now, rank))
-    tx.moved(queue, PENDING, RUNNING)
-    record.held, record.claim = rank, claims
-    if max_retries == 0:
+def _take(tx: Transaction, record: LaneRecord, row: Row, claim: Claim) -> None:
+    rank, now = row[0], tx.now
+    tx.run(_SQL["take"], (record.id, claim.claim, now, claim.claimed_boottime, now, rank))
+    tx.moved(row[3], PENDING, RUNNING)
+    record.held, record.claim = rank, claim.claim
+    if claim.max_retries == 0:
         tx.must_sync = True  # at most once: the claim must outlive a power cut
-    return (*row[:6], claims, *row[7:19], now)
 
 
 def _is_work_left(tx: Transaction, row: Row) -> bool:
@@ -167,24 +158,23 @@ def _is_work_left(tx: Transaction, row: Row) -> bool:
     return tx.run(_SQL["work is left"], (row[3],)).fetchone() is not None
 
 
-def _held_row(tx: Transaction, record: LaneRecord) -> Row | None:
+def _held_claim(tx: Transaction, record: LaneRecord) -> Claim | None:
+    """What the lane holds already, if it does: given again under the same number."""
     if record.held is None:
         return None
     row: Row | None = tx.run(_SQL["held job"], (record.held,)).fetchone()
-    return row
+    return None if row is None else as_claim(tx, row, row[6], row[18])
 
 
-def as_claim(tx: Transaction, row: Row) -> Claim:
+def as_claim(tx: Transaction, row: Row, number: int, claimed_at: float) -> Claim:
     """The claim of a job row; ValueError or TypeError when the record is broken."""
-    (rank, raw_id, kind, queue, payload, priority, claims, retries, max_retries, kills, misfits, timeout, created) = (
-        row[:13]
-    )
+    rank, raw_id, kind, queue, payload, priority, _, retries, max_retries, kills, misfits, timeout, created = row[:13]
     checkpoint, owner, flags = row[13:16]
     if not isinstance(payload, str):
         raise ValueError("its payload is not text")
     return Claim(
         job_id=rows.id_text(raw_id),
-        claim=claims,
+        claim=number,
         type=tx.name(kind),
         queue=tx.queue_name(queue),
         payload=payload,
@@ -196,7 +186,7 @@ def as_claim(tx: Transaction, row: Row) -> Claim:
         misfits=int(misfits),
         timeout=float(timeout),
         created_at=rank / rows.MICROSECONDS if created is None else float(created),
-        claimed_at=row[19] if len(row) > 19 else tx.now,
+        claimed_at=claimed_at,
         claimed_boottime=tx.host.boottime(),
         checkpoint=rows.readable(checkpoint),
         owner=LOCAL_OWNER if owner is None else tx.name(owner),

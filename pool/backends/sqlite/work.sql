@@ -67,7 +67,7 @@ ORDER BY w.key LIMIT 1;
 
 -- name: held job
 SELECT j.rank, j.id, j.type, j.queue, j.payload, j.priority, j.claims, j.retries, j.max_retries, j.kills, j.misfits,
-  j.timeout, j.created_at, j.checkpoint, j.owner, j.flags, j.expires_at, j.follow_ups, 0, j.claimed_at
+  j.timeout, j.created_at, j.checkpoint, j.owner, j.flags, j.expires_at, j.follow_ups, j.claimed_at
 FROM jobs j WHERE j.rank = ? AND j.status = 2;
 
 -- name: take
