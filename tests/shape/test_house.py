@@ -42,7 +42,9 @@ def test_half_of_all_functions_are_small() -> None:
 
 
 def test_every_module_says_what_it_is_for() -> None:
-    silent = [str(file) for file in FILES if file.read_text().strip() and not ast.get_docstring(ast.parse(file.read_text()))]
+    silent = [
+        str(file) for file in FILES if file.read_text().strip() and not ast.get_docstring(ast.parse(file.read_text()))
+    ]
     assert not silent
 
 
@@ -54,5 +56,7 @@ def test_only_one_file_forks() -> None:
 def test_only_the_clock_reads_the_clock() -> None:
     """`time.time_ns` in ids.py makes UUIDv7, which are defined by it."""
     readers = ("time.time(", "time.monotonic(", "datetime.now(", "time.clock_gettime(")
-    wrong = [str(f.relative_to(ROOT)) for f in FILES if f.name != "clock.py" and any(r in f.read_text() for r in readers)]
+    wrong = [
+        str(f.relative_to(ROOT)) for f in FILES if f.name != "clock.py" and any(r in f.read_text() for r in readers)
+    ]
     assert not wrong
