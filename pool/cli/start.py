@@ -1,6 +1,5 @@
 """`start` and `check`: from the command line to a running supervisor, or to all that is in the way of one."""
 
-from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -35,15 +34,18 @@ def start(
     from pool.cli.preflight import refuse_unusable_store
     from pool.plan import Options, make_plan, make_reread
 
+    latest: list[Loaded] = []
+
     def read() -> Loaded:
-        return load(config, backend, workers__count=workers, workers__queues=queues, app__modules=_modules(app))
+        latest[:] = [load(config, backend, workers__count=workers, workers__queues=queues, app__modules=_modules(app))]
+        return latest[0]
 
     loaded = read()
     refuse_unusable_store(loaded)
     _configure_logs(loaded)
     options = Options(burst=burst, watch=watch)
     plan = make_plan(loaded, options=options)
-    return supervise(plan, _with_logs(make_reread(loaded, read, options=options), read))
+    return supervise(plan, _with_logs(make_reread(loaded, read, options=options), latest))
 
 
 def supervise(plan: Plan, reread: Reread) -> int:
@@ -94,12 +96,12 @@ def _configure_logs(loaded: Loaded) -> None:
     logs.configure(loaded.config.log, pool=loaded.config.pool.name, who="supervisor", in_parent=True)
 
 
-def _with_logs(reread: Reread, read: Callable[[], Loaded]) -> Reread:
+def _with_logs(reread: Reread, latest: list[Loaded]) -> Reread:
     """A reload also changes how the supervisor itself logs."""
 
     def reread_all() -> Plan:
         plan = reread()
-        _configure_logs(read())
+        _configure_logs(latest[0])
         return plan
 
     return reread_all
