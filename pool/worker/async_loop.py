@@ -17,9 +17,9 @@ from pool.settings import Config, WorkerKeys
 from pool.worker.boot import BootFailed
 from pool.worker.context import in_task
 from pool.worker.desk import GaveUp
-from pool.worker.loop import SLICE_S, Worker
 from pool.worker.output import Transcript
 from pool.worker.presence import SharedPresence
+from pool.worker.process import SLICE_S, Worker
 from pool.worker.store_thread import StoreThread
 from pool.worker.task_lane import TaskLane
 

@@ -92,7 +92,7 @@ class CurrentJob:
 
     @property
     def deadline(self) -> float | None:
-        """When the timeout strikes, on `time.monotonic()`; None without one."""
+        """When the timeout strikes, on CLOCK_MONOTONIC; None without one."""
         return self._deadline
 
     @property

@@ -142,10 +142,15 @@ def _is_user_code(frame: FrameType | None) -> bool:
     while frame is not None and frame.f_code is not DOOR:
         if frame.f_code is WAIT:
             return True
-        if _holds_locks(frame.f_code):
+        if _holds_locks(frame.f_code) and not _is_the_job_itself(frame):
             return False
         seen, frame = True, frame.f_back
     return seen and frame is not None
+
+
+def _is_the_job_itself(frame: FrameType) -> bool:
+    """A job function may live in our package (the demo's do)."""
+    return frame.f_back is not None and frame.f_back.f_code is DOOR
 
 
 def _holds_locks(code: CodeType) -> bool:

@@ -1,0 +1,262 @@
+"""One process, one job at a time: claim (settling the previous job in the same step), run, repeat; rest on the bell; leave when told to."""
+
+import gc
+from types import FrameType
+
+from pool.backends import spool
+from pool.backends.contract import Backend, Want
+from pool.backends.opening import open_backend
+from pool.board.record import Exit, State
+from pool.clock import monotonic_now
+from pool.config import backend_url, state_dir
+from pool.errors import BackendUnavailable, LaneBarred
+from pool.jobs.job import Claim
+from pool.jobs.registry import registry
+from pool.logs import log
+from pool.seat import Seat
+from pool.settings import Config, WorkerKeys
+from pool.worker import hooking
+from pool.worker.boot import import_app, publish_types
+from pool.worker.desk import GaveUp
+from pool.worker.lane import Lane, Tools
+from pool.worker.limits import Limits
+from pool.worker.presence import Presence
+from pool.worker.surroundings import Surroundings
+from pool.worker.timeouts import Interrupts
+
+SLICE_S = 1.0
+BELL_SLICE_S = 3.0  # the store looks by itself meanwhile, reading only; a claim of ours writes
+FALSE_RINGS = 20
+WAIT_FOR_REPLACEMENT_S = 30.0
+REPLACED_FIRST = (Exit.MEMORY, Exit.MAX_JOBS, Exit.MAX_AGE)
+
+
+def want_of(config: Config, settings: WorkerKeys) -> Want:
+    """What workers of these settings serve."""
+    return Want(
+        queues=tuple(settings.queues),
+        min_priority=settings.min_priority,
+        max_priority=settings.max_priority,
+        reserved=tuple(declared.queue for declared in config.types),
+    )
+
+
+class Worker:
+    """One process that runs one job at a time."""
+
+    def __init__(
+        self,
+        config: Config,
+        settings: WorkerKeys,
+        seat: Seat,
+        *,
+        burst: bool = False,
+        presence: Presence | None = None,
+    ) -> None:
+        self.config, self.seat, self.is_burst = config, seat, burst
+        self.want = want_of(config, settings)
+        self.stop_timeout: float = getattr(settings, "stop_timeout", None) or config.pool.stop_timeout
+        self.presence = presence or Presence(seat)
+        self.limits = Limits(settings)
+        self.around = Surroundings()
+        self.mailbox = self.around.mailbox
+        self.tools = Tools(
+            seat=seat,
+            presence=self.presence,
+            mailbox=self.mailbox,
+            stage=self.around.stage,
+            registry=registry,
+            lease_seconds=config.backend.lease,
+            state_dir=state_dir(config),
+        )
+        self.lanes: list[Lane] = []
+        self._found_nothing = False
+        self._false_rings = 0
+        self._orders_turn = -1
+        self._is_draining = False
+
+    # ------------------------------------------------------------ birth
+
+    def boot(self) -> None:
+        """Import the application; BootFailed when it cannot be used. The store need not answer for this."""
+        self.mailbox.listen(self._note_stop, self.look)
+        self.around.open()
+        import_app(self.config)
+        publish_types(self.config)
+        hooking.boot()
+        self.around.settle_in()
+        self.limits.refuse_ceiling_below(self.limits.memory.size(monotonic_now()))
+        self.prepare()
+        gc.collect()
+        gc.freeze()  # what the app imported stays; the collector need not look at it again
+
+    def prepare(self) -> None:
+        """The lane and its store."""
+        self.backend = self._open_backend()
+        self.lane = Lane(self.tools, 0, Interrupts(self.seat.record.lanes[0].order), self.backend)
+        self.lanes.append(self.lane)
+        self.around.stage.after_write = self.lane.interrupts.raise_deferred
+
+    def live(self) -> int:
+        """Work until there is a reason to leave, then leave; the exit code of a planned end."""
+        self.presence.announce_ready()
+        try:
+            self._open_the_bell()
+            why = self.work() if self._replay_spool() else self._stop_reason()
+        except LaneBarred:
+            log.error("this worker was declared dead and its job given away; it leaves")
+            why = Exit.BARRED
+        except GaveUp:
+            self.lane.keep_on_disk()
+            why = self._stop_reason()
+        return self.leave(why)
+
+    # ------------------------------------------------------------ the turns
+
+    def work(self) -> Exit:
+        """Claim, run, settle, rest; returns why it is over, with nothing in hand."""
+        while True:
+            self.mailbox.obey_reopen()
+            why = self.reason_to_leave()
+            claim = self.next_claim(why)
+            if claim is not None:
+                self.carry_out(claim)
+            elif why:
+                return why
+            else:
+                self.rest()
+
+    def reason_to_leave(self) -> Exit | None:
+        """Decided anew in each turn; an order comes before a limit."""
+        if self.mailbox.is_stopping or self.around.is_orphan(self.seat.parent):
+            return self._stop_reason()
+        if self.is_burst and self._found_nothing:
+            return Exit.BURST_DONE
+        if self.around.is_damaged:
+            return Exit.MAX_JOBS
+        reached = self.limits.reached(self.presence.counts.jobs + self._ends_in_hand())
+        self.presence.rss_bytes = self.limits.memory.rss
+        return reached
+
+    def next_claim(self, why: Exit | None) -> Claim | None:
+        """Hand in the last job; take the next unless we leave or drain."""
+        want = None if why or self.may_not_claim() else self.want
+        claim = self.lane.exchange(want)
+        if claim is None:
+            self._found_nothing = want is not None
+            return None
+        return self.lane.made_sure(claim, self.want)
+
+    def carry_out(self, claim: Claim) -> None:
+        """Run it, and put the process right after it."""
+        self._false_rings = 0
+        self.presence.show(State.BUSY)
+        self.lane.carry_out(claim)
+        if not self.around.tidy_up():
+            self._reconnect()
+
+    def rest(self) -> None:
+        """On the bell, in slices that show life; a signal ends it."""
+        self.presence.show(State.IDLE)
+        if self.may_not_claim():
+            self.mailbox.sleep(SLICE_S)
+        elif not self.is_burst:
+            self._listen()
+
+    def _ends_in_hand(self) -> int:
+        """Jobs that have ended here and are not handed in yet."""
+        return sum(lane.in_hand is not None for lane in self.lanes)
+
+    def _listen(self) -> None:
+        before = monotonic_now()
+        self.backend.wait(self.want, BELL_SLICE_S, self.mailbox.fd)
+        self.mailbox.empty()
+        is_sudden = monotonic_now() - before < 0.001
+        self._false_rings = self._false_rings + 1 if is_sudden else 0
+        if self._false_rings > FALSE_RINGS:  # a bell that rings for work we never get must not keep us spinning
+            self.mailbox.sleep(0.02)
+
+    def may_not_claim(self) -> bool:
+        """Whether the parent has told us to drain."""
+        orders = self.seat.record.orders
+        if orders.turn != self._orders_turn:
+            self._orders_turn = orders.turn
+            self._is_draining = bool(orders.read().draining)
+        return self._is_draining
+
+    # ------------------------------------------------------------ the end
+
+    def leave(self, why: Exit) -> int:
+        """Say that our end is planned; where a replacement comes first, wait for it; then go."""
+        self.presence.announce_exit(why)
+        log.info("worker leaves", why=why.name.lower(), jobs=self.presence.counts.jobs)
+        if why in REPLACED_FIRST:
+            self._wait_for_replacement()
+        hooking.stop()
+        self.close_store()
+        return 0
+
+    def close_store(self) -> None:
+        """The last thing that may wait, and for a moment only."""
+        self.backend.close()
+
+    def _wait_for_replacement(self) -> None:
+        deadline = monotonic_now() + WAIT_FOR_REPLACEMENT_S
+        while not self.mailbox.is_stopping and monotonic_now() < deadline:
+            self.mailbox.sleep(SLICE_S)
+            self.presence.touch()
+
+    def _stop_reason(self) -> Exit:
+        return Exit.ORPHANED if self.around.is_orphan(self.seat.parent) else Exit.STOPPED
+
+    # ------------------------------------------------------------ the store and signals
+
+    def _open_backend(self) -> Backend:
+        return open_backend(backend_url(self.config), namespace=self.config.backend.namespace)
+
+    def _open_the_bell(self) -> None:
+        """Before the first claim: a job enqueued right after it must ring for us."""
+        self.presence.enter_store()
+        self.backend.wait(self.want, 0.0, self.mailbox.fd)
+        self.presence.touch()
+
+    def _replay_spool(self) -> bool:
+        """Results of the last run first; False when we were told to stop before the store answered."""
+        pause = 0.1
+        while not self.mailbox.is_stopping:
+            try:
+                self.replay()
+                return True
+            except BackendUnavailable as error:
+                log.limited("spool", "kept results wait for the store", error=str(error))
+            self.presence.touch()
+            self.mailbox.sleep(pause)
+            pause = min(2 * pause, 5.0)
+        return False
+
+    def replay(self) -> int:
+        """How many kept results the store has taken."""
+        return spool.replay(self.backend, self.tools.state_dir)
+
+    def _reconnect(self) -> None:
+        """A job has closed descriptors that were not its own: nothing that was open can be trusted."""
+        log.error("a job closed descriptors of its worker; the worker is replaced after it")
+        self.presence.forget_descriptors()
+        self.around.keep_alive(self.backend)
+        self.backend = self._open_backend()
+        self.lane.connect(self.backend)
+
+    def _note_stop(self) -> None:
+        """In the signal handler of SIGTERM."""
+        if self.around.is_orphan(self.seat.parent):
+            self.limit_orphans()
+
+    def look(self, number: int, frame: FrameType | None) -> None:
+        """Handler of SIGURG and SIGALRM."""
+        for lane in self.lanes:
+            lane.interrupts.look(number, frame)
+
+    def limit_orphans(self) -> None:
+        """Nobody else will end a job that takes too long now."""
+        for lane in self.lanes:
+            lane.interrupts.limit_orphan(self.stop_timeout)
