@@ -1,12 +1,15 @@
 """The `/status` document as Prometheus text. Every scrape is computed anew; nothing is counted here."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import accumulate
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Metric, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
+
+from pool.board.tally import BOUNDS_S, TypeCounts
 
 Document = dict[str, Any]
 
@@ -16,18 +19,20 @@ OUTCOMES = ("completed", "failed", "retried", "cancelled")
 QUEUE_COUNTS = ("pending", "scheduled", "running", "overdue")
 
 
-def metrics_text(status: Document, deaths: Mapping[tuple[str, str], int]) -> bytes:
-    """All metrics of a pool. `deaths`: (group, cause) → how many since the supervisor's start."""
+def metrics_text(status: Document, deaths: Mapping[tuple[str, str], int], tallies: Iterable[TypeCounts] = ()) -> bytes:
+    """All metrics of a pool. `deaths`: (group, cause) → how many since the supervisor's start, `tallies` as well."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Scrape(status, deaths))
+    registry.register(_Scrape(status, deaths, tuple(tallies)))
     return generate_latest(registry)
 
 
 class _Scrape(Collector):
     """One scrape as the library wants it: a registry of its own, so that an application's metrics do not mix in."""
 
-    def __init__(self, status: Document, deaths: Mapping[tuple[str, str], int]) -> None:
-        self._status, self._deaths = status, deaths
+    def __init__(
+        self, status: Document, deaths: Mapping[tuple[str, str], int], tallies: tuple[TypeCounts, ...]
+    ) -> None:
+        self._status, self._deaths, self._tallies = status, deaths, tallies
 
     def describe(self) -> list[Metric]:
         return []
@@ -39,6 +44,7 @@ class _Scrape(Collector):
         yield from _queues(self._status["queues"])
         yield from _backend(self._status["backend"])
         yield _deaths(self._deaths)
+        yield from _by_type(self._tallies)
 
 
 def _pool(pool: Document) -> Iterator[Metric]:
@@ -112,3 +118,23 @@ def _deaths(deaths: Mapping[tuple[str, str], int]) -> Metric:
     for (group, cause), count in sorted(deaths.items()):
         family.add_metric([group, cause], count)
     return family
+
+
+def _by_type(tallies: tuple[TypeCounts, ...]) -> Iterator[Metric]:
+    """The attempts of this pool's own workers, added up over all of them."""
+    attempts = CounterMetricFamily("jobpool_attempts", "Attempts of this pool's workers", labels=["type", "outcome"])
+    run = HistogramMetricFamily("jobpool_run_seconds", "How long attempts ran", labels=["type"])
+    wait = HistogramMetricFamily("jobpool_wait_seconds", "From the enqueue to the claim of an attempt", labels=["type"])
+    for name in sorted({tally.type for tally in tallies}):
+        mine = [tally for tally in tallies if tally.type == name]
+        for outcome in mine[0].outcomes:
+            attempts.add_metric([name, outcome], sum(tally.outcomes[outcome] for tally in mine))
+        _add_histogram(run, name, [tally.run for tally in mine])
+        _add_histogram(wait, name, [tally.wait for tally in mine])
+    yield from (attempts, run, wait)
+
+
+def _add_histogram(family: HistogramMetricFamily, name: str, spans: list[tuple[list[int], float]]) -> None:
+    below = list(accumulate(sum(counts) for counts in zip(*(buckets for buckets, _ in spans), strict=True)))
+    names = [*map(str, BOUNDS_S), "+Inf"]
+    family.add_metric([name], list(zip(names, below, strict=True)), sum(total for _, total in spans))

@@ -11,6 +11,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from pool.board.cell import Cell, as_text, cell_bytes
+from pool.board.tally import TALLY_BYTES, Tally
 
 
 class Role(IntEnum):
@@ -184,13 +185,13 @@ class LaneCells:
 
 
 LANE_CELLS_BYTES = cell_bytes(LANE) + cell_bytes(LANE_ORDER)
-FIXED_CELLS_BYTES = sum(cell_bytes(layout) for layout in (TENANT, PROCESS, ORDERS, NOTE, DONE, REMARK, REMARK))
+FIXED_CELLS_BYTES = sum(cell_bytes(layout) for layout in (TENANT, PROCESS, ORDERS, NOTE, DONE, REMARK, REMARK)) + TALLY_BYTES
 
 
 class Record:
     """All cells of one process."""
 
-    __slots__ = ("done", "index", "lanes", "note", "orders", "process", "remark", "stack", "tenant")
+    __slots__ = ("done", "index", "lanes", "note", "orders", "process", "remark", "stack", "tally", "tenant")
 
     def __init__(self, view: memoryview, offset: int, index: int, lanes: int) -> None:
         self.index = index
@@ -208,6 +209,8 @@ class Record:
         offset += cell_bytes(REMARK)
         self.stack: Cell[Remark] = Cell(view, offset, REMARK, Remark)
         offset += cell_bytes(REMARK)
+        self.tally = Tally(view, offset)
+        offset += TALLY_BYTES
         self.lanes = [LaneCells(view, offset + lane * LANE_CELLS_BYTES) for lane in range(lanes)]
 
     def occupy(self, role: Role, slot: int, generation: int, *, pid: int, group: str, now: float) -> None:

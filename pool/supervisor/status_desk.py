@@ -67,7 +67,9 @@ class StatusDesk:
         from pool.metrics import metrics_text  # 40 ms that only pools with a scraper pay, and once
 
         self._mortality.look(self._asked().children)
-        return metrics_text(self.status(), self._mortality.deaths)
+        board = self._asked().board
+        tallies = (counts for index in range(board.used) for counts in board.record(index).tally.read())
+        return metrics_text(self.status(), self._mortality.deaths, tallies)
 
     def command(self, verb: str, options: Document, reply: Reply) -> None:
         self._asked().command(verb, options, reply)

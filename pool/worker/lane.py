@@ -114,9 +114,14 @@ class Lane:
         log.error("the store refuses the end of a job", job=self.in_hand.job_id, error=str(error))
         return endings.not_storable(self.in_hand, error)
 
+    def _count(self, settlement: Settlement) -> None:
+        face, tally = self.face, self.tools.seat.record.tally
+        tally.add(face.type, settlement.outcome.value, run_s=face.run_s, wait_s=face.wait_s)
+
     def _note_settled(self, settlement: Settlement, accepted: bool | None) -> None:
         self.in_hand = None
         if accepted:
             self.tools.presence.counts.add(settlement.outcome)
+            self._count(settlement)
         else:
             log.warning("claim lost: the job was given to another worker", job=settlement.job_id)

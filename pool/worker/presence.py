@@ -126,6 +126,9 @@ class LaneFace:
         self._claim = 0
         self._since = 0.0
         self._type = self._queue = b""
+        self._started_at = 0.0
+        self.type, self.wait_s = "", 0.0
+        self.run_s: float | None = None  # of the job last held; None: it never started
 
     def claimed(self, claim: Claim, request: int) -> None:
         """The store has handed us this job; nothing of it has run."""
@@ -133,16 +136,19 @@ class LaneFace:
         self._claim, self._since = claim.claim, monotonic_now()
         self._type, self._queue = claim.type.encode()[:64], claim.queue.encode()[:40]
         self._write(Phase.CLAIMED, 0.0, request)
+        self.type, self.run_s, self.wait_s = claim.type, None, claim.claimed_at - claim.created_at
         titles.show_doing(f"running {claim.type}")
 
     def started(self, timeout: float, request: int) -> None:
         """The last act before user code. The parent kills us 3 s after the timeout."""
-        hard_deadline = monotonic_now() + timeout + HARD_TIMEOUT_AFTER_S if timeout else 0.0
+        self._started_at = monotonic_now()
+        hard_deadline = self._started_at + timeout + HARD_TIMEOUT_AFTER_S if timeout else 0.0
         self._write(Phase.STARTED, hard_deadline, request)
 
     def finished(self, request: int) -> None:
         """User code has ended; the result is in hand and no deadline may cost it."""
         self._write(Phase.STARTED, 0.0, request)
+        self.run_s = monotonic_now() - self._started_at
 
     def settled(self, request: int) -> None:
         """Nothing is held any more; the claim number stays as the last one held."""

@@ -2,7 +2,9 @@
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from pool.board.tally import MOST_TYPES, OTHERS, OUTCOMES
 from pool.clock import monotonic_now, wall_now
+from pool.jobs.job import Outcome
 from pool.metrics import metrics_text
 from pool.supervisor.report import Moment, status_document
 from tests.helpers.pools import StillPool, keeper, queue, workers
@@ -54,3 +56,41 @@ def test_strange_queue_names_do_not_break_the_text() -> None:
 def test_an_applications_own_metrics_do_not_mix_in() -> None:
     names = {name for name, _ in scraped(StillPool(workers(1)))}
     assert names and all(name.startswith("jobpool_") for name in names)
+
+
+def test_the_workers_attempts_add_up_by_type_over_all_places_and_tenants() -> None:
+    pool = StillPool(workers(2))
+    first, second = pool.all_born()
+    first.record.tally.add("mail.send", "completed", run_s=0.02, wait_s=3.0)
+    first.record.tally.add("mail.send", "failed", run_s=4000.0, wait_s=0.0)
+    second.record.tally.add("mail.send", "completed", run_s=0.02, wait_s=0.0)
+    second.record.tally.add("pdf", "returned", run_s=None, wait_s=9.0)
+    first.record.vacate()
+    first.record.occupy(first.role, 9, 9, pid=0, group="workers", now=0.0)
+    tallies = [counts for child in (first, second) for counts in child.record.tally.read()]
+    text = metrics_text(status_document(pool, Moment(monotonic_now(), wall_now())), {}, tallies).decode()
+    samples = {
+        (s.name, frozenset(s.labels.items())): s.value for f in text_string_to_metric_families(text) for s in f.samples
+    }
+    assert value(samples, "jobpool_attempts_total", type="mail.send", outcome="completed") == 2
+    assert value(samples, "jobpool_attempts_total", type="pdf", outcome="returned") == 1
+    assert value(samples, "jobpool_run_seconds_bucket", type="mail.send", le="0.025") == 2
+    assert value(samples, "jobpool_run_seconds_bucket", type="mail.send", le="1800.0") == 2
+    assert value(samples, "jobpool_run_seconds_count", type="mail.send") == 3
+    assert abs(value(samples, "jobpool_run_seconds_sum", type="mail.send") - 4000.04) < 0.001
+    assert value(samples, "jobpool_wait_seconds_bucket", type="mail.send", le="2.5") == 2
+    assert value(samples, "jobpool_run_seconds_count", type="pdf") == 0
+
+
+def test_more_types_than_rows_share_the_last_one_and_each_is_counted() -> None:
+    pool = StillPool(workers(1))
+    (child,) = pool.all_born()
+    for number in range(100):
+        child.record.tally.add(f"type{number}" + "x" * 100, "completed", run_s=1.0, wait_s=1.0)
+    counts = list(child.record.tally.read())
+    assert len(counts) == MOST_TYPES and counts[-1].type == OTHERS
+    assert sum(count.outcomes["completed"] for count in counts) == 100
+
+
+def test_every_way_an_attempt_can_end_has_a_counter() -> None:
+    assert set(OUTCOMES) == {outcome.value for outcome in Outcome}

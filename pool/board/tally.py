@@ -1,0 +1,91 @@
+"""How many jobs of which type ended how, and how long they waited and ran: counters in shared memory, for `/metrics`.
+
+One tally per place on the board, written by the process that has the place, without system calls. It outlives the process:
+the next tenant counts on, so that the sum over all places only rises. Each number is one aligned store, which never tears.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from pool.board.cell import as_text
+
+BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
+OUTCOMES = ("completed", "failed", "retried", "returned", "cancelled", "lost")
+MOST_TYPES = 16  # the last row takes all further types
+OTHERS = "(others)"
+
+_NAME_BYTES = 64
+_BUCKETS = len(BOUNDS_S) + 1
+_SPAN_CELLS = _BUCKETS + 1  # and the sum in microseconds
+_ROW_BYTES = _NAME_BYTES + 8 * (len(OUTCOMES) + 2 * _SPAN_CELLS)
+TALLY_BYTES = MOST_TYPES * _ROW_BYTES
+
+
+class TypeCounts(NamedTuple):
+    """One type: endings by outcome, and for the time run and the time waited (bucket counts, last = longer; sum in s)."""
+
+    type: str
+    outcomes: dict[str, int]
+    run: tuple[list[int], float]
+    wait: tuple[list[int], float]
+
+
+class Tally:
+    """The counters of one place."""
+
+    __slots__ = ("_numbers", "_offset", "_rows", "_view")
+
+    def __init__(self, view: memoryview, offset: int) -> None:
+        self._view, self._offset = view, offset
+        self._numbers = view.cast("Q")
+        self._rows: dict[str, int] = {}
+
+    def add(self, type_name: str, outcome: str, *, run_s: float | None, wait_s: float) -> None:
+        """The process that has the place: an attempt has ended. `run_s` None: it never started, and no time is counted."""
+        first = (self._row_of(type_name) + _NAME_BYTES) // 8
+        self._numbers[first + OUTCOMES.index(outcome)] += 1
+        if run_s is not None:
+            self._add_span(first + len(OUTCOMES), run_s)
+            self._add_span(first + len(OUTCOMES) + _SPAN_CELLS, wait_s)
+
+    def read(self) -> Iterator[TypeCounts]:
+        """Whatever was ever counted in this place."""
+        for row in range(MOST_TYPES):
+            offset = self._offset + row * _ROW_BYTES
+            name = self._name_at(offset)
+            if not name:
+                return
+            first = (offset + _NAME_BYTES) // 8
+            ends = first + len(OUTCOMES)
+            outcomes = dict(zip(OUTCOMES, self._numbers[first:ends], strict=True))
+            yield TypeCounts(name, outcomes, self._span(ends), self._span(ends + _SPAN_CELLS))
+
+    def _row_of(self, type_name: str) -> int:
+        name = as_text(type_name.encode()[: _NAME_BYTES - 1]) or OTHERS
+        if name not in self._rows:
+            self._rows[name] = self._find_or_take(name)
+        return self._rows[name]
+
+    def _find_or_take(self, name: str) -> int:
+        for row in range(MOST_TYPES - 1):
+            offset = self._offset + row * _ROW_BYTES
+            if self._name_at(offset) in ("", name):
+                self._write_name(offset, name)
+                return offset
+        offset = self._offset + (MOST_TYPES - 1) * _ROW_BYTES
+        self._write_name(offset, OTHERS)
+        return offset
+
+    def _name_at(self, offset: int) -> str:
+        return as_text(bytes(self._view[offset : offset + _NAME_BYTES]))
+
+    def _write_name(self, offset: int, name: str) -> None:
+        self._view[offset : offset + _NAME_BYTES] = name.encode().ljust(_NAME_BYTES, b"\0")
+
+    def _add_span(self, first: int, seconds: float) -> None:
+        self._numbers[first + bisect_left(BOUNDS_S, seconds)] += 1
+        self._numbers[first + _BUCKETS] += int(max(0.0, seconds) * 1_000_000)
+
+    def _span(self, first: int) -> tuple[list[int], float]:
+        return list(self._numbers[first : first + _BUCKETS]), self._numbers[first + _BUCKETS] / 1_000_000
