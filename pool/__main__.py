@@ -14,6 +14,10 @@ def main(words: list[str] | None = None) -> int:
 def _run(words: list[str]) -> int:
     if words[:1] in (["--version"], ["-V"]):
         return _say_version()
+    if words[:1] == ["start"]:
+        from pool.supervisor.signals import hold_back
+
+        hold_back()
     from pool.cli.light import VERBS, run_light
 
     if words and words[0] in VERBS:

@@ -2,12 +2,12 @@
 
 import os
 
-from pool.board.record import Ordered, Role
+from pool.board.record import Ordered, Record, Role
 from pool.clock import monotonic_now, wall_now
 from pool.identity import WorkerId
 from pool.logs import log
 from pool.supervisor.children import Child, Children, Slot
-from pool.supervisor.fork import fork_child
+from pool.supervisor.fork import Inheritance, fork_child
 from pool.supervisor.premises import Premises
 from pool.supervisor.restarts import delay_after
 
@@ -21,29 +21,35 @@ class Births:
 
     def bear(self, slot: Slot, *, as_heir: bool = False) -> Child | None:
         """A new process in the slot; None when the system refused, and the slot waits longer each time."""
-        child = self._new_child(slot)
-        if child is None:
+        record = self._premises.board.take_free()
+        if record is None:
             self._postpone(slot, "the board has no free record: too many deaths wait for the store")
             return None
         try:
-            child.pid = self._fork(child)
+            child = self._forked(slot, record)
         except OSError as error:
-            self._undo(child)
+            record.vacate()
             self._postpone(slot, f"fork refused: {error.strerror or error}")
             return None
         self._enter(slot, child, as_heir)
         return child
 
-    def _new_child(self, slot: Slot) -> Child | None:
-        record = self._premises.board.take_free()
-        if record is None:
-            return None
+    def _forked(self, slot: Slot, record: Record) -> Child:
+        child = self._new_child(slot, record)
+        try:
+            child.pid = self._fork(child)
+        except OSError:
+            os.close(child.stack_fd)
+            raise
+        return child
+
+    def _new_child(self, slot: Slot, record: Record) -> Child:
+        stack_fd = os.memfd_create(f"stack-{slot.number}", os.MFD_CLOEXEC)
         generation = self._children.next_generation(slot)
         now = monotonic_now()
         record.occupy(slot.role, slot.number, generation, pid=0, group=slot.group, now=now)
         if self._children.groups[slot.role, slot.group].draining:
             record.orders.write(1)
-        stack_fd = os.memfd_create(f"stack-{slot.number}.{generation}", os.MFD_CLOEXEC)
         return Child(
             slot=slot.number,
             generation=generation,
@@ -59,8 +65,12 @@ class Births:
     def _fork(self, child: Child) -> int:
         worker = WorkerId(self._premises.pool, child.slot, child.generation)
         seat = self._premises.seat_for(child.spec, worker, child.record, child.stack_fd)
-        keep = self._premises.descriptors_of(seat)
-        return fork_child(child.spec, seat, keep, self._premises.selector)
+        inheritance = Inheritance(
+            keep=self._premises.descriptors_of(seat),
+            selector=self._premises.selector,
+            descriptor_limit=self._premises.childrens_descriptor_limit,
+        )
+        return fork_child(child.spec, seat, inheritance)
 
     def _enter(self, slot: Slot, child: Child, as_heir: bool) -> None:
         child.record.occupy(
@@ -71,10 +81,6 @@ class Births:
         log.info(
             "child started", role=child.role.name.lower(), slot=child.slot, pid=child.pid, generation=child.generation
         )
-
-    def _undo(self, child: Child) -> None:
-        child.record.vacate()
-        os.close(child.stack_fd)
 
     def _postpone(self, slot: Slot, why: str) -> None:
         slot.failures += 1

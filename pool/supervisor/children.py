@@ -44,6 +44,11 @@ class LastExit:
     remark: str = ""
 
     @property
+    def last_line(self) -> str:
+        """Of its remark: the exception, where that is a traceback."""
+        return self.remark.strip().rpartition("\n")[2]
+
+    @property
     def sentence(self) -> str:
         """In words, and no more than is known: `signal 9, not sent by jobpool`."""
         if self.signal is None:

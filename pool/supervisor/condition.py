@@ -1,7 +1,7 @@
 """What the pool as a whole is: started or not, lost or not, ready or degraded. Questions only."""
 
 from pool.board.record import Role
-from pool.supervisor.children import Children, Slot
+from pool.supervisor.children import Children, Slot, Stage
 
 
 def wanted_slots(children: Children) -> list[Slot]:
@@ -48,8 +48,13 @@ def is_draining(children: Children) -> bool:
 
 
 def is_degraded(children: Children) -> bool:
-    """Whether a place is empty against our will."""
-    return any(slot.needs_birth and slot.failures for slot in children.slots.values())
+    """Whether a place is empty against our will, or its new child has yet to prove itself."""
+    return any(_is_failing(slot) for slot in wanted_slots(children))
+
+
+def _is_failing(slot: Slot) -> bool:
+    is_lacking = slot.child is None or slot.child.stage is Stage.BORN
+    return bool(slot.failures) and is_lacking and not slot.is_done
 
 
 def parked_sentences(children: Children) -> list[str]:

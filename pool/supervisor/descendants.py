@@ -26,8 +26,12 @@ class Kin:
 
 
 def process_table() -> dict[int, Kin]:
-    """Every process of this pid namespace that we may see."""
-    pids = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
+    """Every process of this pid namespace that we may see; empty when /proc cannot be read."""
+    try:
+        entries = list(Path("/proc").iterdir())
+    except OSError:  # no descriptor is left
+        return {}
+    pids = (int(entry.name) for entry in entries if entry.name.isdigit())
     return {kin.pid: kin for pid in pids if (kin := _kin(pid)) is not None}
 
 

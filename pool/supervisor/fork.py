@@ -10,11 +10,13 @@ import errno
 import faulthandler
 import os
 import random
+import resource
 import selectors
 import signal
 import sys
 import traceback
 from collections.abc import Set
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
@@ -47,23 +49,34 @@ _PR_SET_CHILD_SUBREAPER = 36
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
+@dataclass(frozen=True, slots=True)
+class Inheritance:
+    """What a child does with what it finds: `keep` these descriptors beyond the standard ones and close all others,
+    first the objects registered with the parent's `selector`; `descriptor_limit` is its soft limit.
+    """
+
+    keep: Set[int]
+    selector: selectors.BaseSelector
+    descriptor_limit: int
+
+
 def adopt_orphans() -> None:
     """Parent, once: descendants whose own parent ends become our children, so that they can be found and reaped."""
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def fork_child(spec: ChildSpec, seat: Seat, keep: Set[int], selector: selectors.BaseSelector) -> int:
+def fork_child(spec: ChildSpec, seat: Seat, inheritance: Inheritance) -> int:
     """A new process that runs `spec.run(seat)` and nothing else ever after; returns its pid.
 
-    `keep`: descriptors beyond standard ones that it needs. OSError when the system refuses (EAGAIN, ENOMEM) or when this
-    process has more than one thread: a lock that another thread holds now would stay locked in the child for ever.
+    OSError when the system refuses (EAGAIN, ENOMEM) or when this process has more than one thread: a lock that another
+    thread holds now would stay locked in the child for ever.
     """
     _refuse_with_threads()
     blocked_before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:
         pid = os.fork()
         if pid == 0:
-            _live(spec, seat, keep, selector)
+            _live(spec, seat, inheritance)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked_before)
     with contextlib.suppress(OSError):  # the child does it too; whoever comes first
@@ -82,10 +95,10 @@ def _refuse_with_threads() -> None:
 # ---------------------------------------------------------------- from here on: the child
 
 
-def _live(spec: ChildSpec, seat: Seat, keep: Set[int], selector: selectors.BaseSelector) -> NoReturn:
+def _live(spec: ChildSpec, seat: Seat, inheritance: Inheritance) -> NoReturn:
     code = EXIT_CRASHED
     try:
-        _settle_in(seat, keep, selector)
+        _settle_in(seat, inheritance)
         code = _run(spec, seat)
     except BaseException:
         os.write(2, traceback.format_exc().encode(errors="replace"))
@@ -93,12 +106,12 @@ def _live(spec: ChildSpec, seat: Seat, keep: Set[int], selector: selectors.BaseS
         _leave(code)
 
 
-def _settle_in(seat: Seat, keep: Set[int], selector: selectors.BaseSelector) -> None:
+def _settle_in(seat: Seat, inheritance: Inheritance) -> None:
     signal.set_wakeup_fd(-1)
     os.setpgid(0, 0)
     _die_with(seat.parent.pid)
     _reset_signals(seat.stack_fd)
-    _close_what_is_the_parents(keep, selector)
+    _close_what_is_the_parents(inheritance)
     _drop_variables(seat)
     _reseed()
     _offer_to_the_oom_killer(seat.role)
@@ -119,16 +132,18 @@ def _reset_signals(stack_fd: int) -> None:
     faulthandler.register(signal.SIGUSR2, file=stack_fd, all_threads=True, chain=False)
 
 
-def _close_what_is_the_parents(keep: Set[int], selector: selectors.BaseSelector) -> None:
+def _close_what_is_the_parents(inheritance: Inheritance) -> None:
     # Objects first: one that still believed in its number would later close a stranger's descriptor.
-    for key in list(selector.get_map().values()):
+    for key in list(inheritance.selector.get_map().values()):
         if not isinstance(key.fileobj, int):
             key.fileobj.close()  # type: ignore[attr-defined]
     for entry in list(Path("/proc/self/fd").iterdir()):
         fd = int(entry.name)
-        if fd > 2 and fd not in keep:
+        if fd > 2 and fd not in inheritance.keep:
             with contextlib.suppress(OSError):
                 os.close(fd)
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (inheritance.descriptor_limit, hard))
 
 
 def _drop_variables(seat: Seat) -> None:

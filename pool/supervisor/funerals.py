@@ -143,4 +143,5 @@ def _report(loss: Loss) -> None:
     elif exit.planned:
         log.warning("child killed", **facts, why=child.leaving_why or None, **jobs)
     else:
-        log.error("child died", **facts, how=exit.sentence, trace=exit.remark, **jobs)
+        # Its remark it has logged itself; here its last line must do, or a crash loop would fill the disk.
+        log.error("child died", **facts, how=exit.sentence, remark=exit.last_line or None, **jobs)

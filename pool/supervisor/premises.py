@@ -1,6 +1,7 @@
 """What exists once for the whole life of the supervisor: the board, the pipes that wake, the selector."""
 
 import os
+import resource
 import selectors
 
 from pool.board.board import Board
@@ -8,12 +9,22 @@ from pool.board.record import Record, Role
 from pool.identity import PoolId, ProcessMark, WorkerId, process_mark
 from pool.seat import ChildSpec, Seat
 
+MOST_DESCRIPTORS = 16_384
+
+
+def raise_descriptor_limit() -> int:
+    """Room for a descriptor per child; returns the soft limit before, which children get back (select() needs it low)."""
+    before, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(before, min(hard, MOST_DESCRIPTORS)), hard))
+    return before
+
 
 class Premises:
     """Made before the first fork, so that every child shares it."""
 
     def __init__(self, pool: PoolId, lanes: int) -> None:
         self.pool, self.lanes = pool, lanes
+        self.childrens_descriptor_limit = raise_descriptor_limit()
         self.board = Board(lanes=lanes)
         self.mark: ProcessMark = process_mark()
         # Poll, not epoll: an epoll object is shared with every child, and a descriptor closed here would live on there.

@@ -1,6 +1,6 @@
 """When a slot is filled again after its process ended: a pure policy over exits. No clock, no process.
 
-A planned exit is free: the next one starts at once. Each other exit doubles the slot's delay; a run of `healthy_after`
+A planned exit is free, and so is a kill for what a job did: the next one starts at once. Each other exit doubles the slot's delay; a run of `healthy_after`
 seconds forgives what was before. A place whose births keep failing is parked: tried again, but only at `max_delay`.
 """
 
@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pool.board.record import Exit
+from pool.board.record import Exit, Ordered
 from pool.seat import ChildSpec
 from pool.supervisor.children import LastExit, Slot
 
@@ -16,6 +16,8 @@ PARKED_AFTER_BOOT_FAILURES = 5
 # 2**62 seconds is beyond every max_delay, and a float still holds it: the exponent must stop somewhere.
 _HIGHEST_DOUBLING = 62
 _JITTER = 0.1
+# A job that ran too long, grew too big or was cancelled says nothing about the slot.
+_THE_JOBS_FAULT = frozenset({Ordered.TIMEOUT, Ordered.MEMORY, Ordered.CANCEL})
 _UNHURRIED_EXITS = frozenset({Exit.BARRED, Exit.ORPHANED})
 
 Dice = Callable[[], float]
@@ -33,7 +35,7 @@ class Verdict:
 
 def judge(spec: ChildSpec, failures: int, boot_failures: int, exit: LastExit, dice: Dice = random.random) -> Verdict:
     """The verdict on a slot with this many failures in a row before `exit`."""
-    if exit.planned:
+    if exit.planned or exit.ordered in _THE_JOBS_FAULT:
         hurry = exit.announced not in _UNHURRIED_EXITS
         return Verdict(0, 0, 0.0 if hurry else delay_after(spec, 1, dice))
     was_healthy = exit.was_ready and exit.lived_s >= spec.healthy_after
@@ -59,5 +61,4 @@ def apply(verdict: Verdict, slot: Slot, now: float) -> None:
 
 
 def _parked_sentence(boot_failures: int, exit: LastExit) -> str:
-    last_line = exit.remark.strip().rpartition("\n")[2]
-    return f"failed to start {boot_failures} times in a row: {last_line or exit.sentence}"
+    return f"failed to start {boot_failures} times in a row: {exit.last_line or exit.sentence}"

@@ -31,6 +31,6 @@ def silence_of(role: Role, process: Process, lanes: list[Lane], *, timeout: floa
     if any(lane.phase == Phase.STARTED for lane in lanes):
         stuck = in_store_s > timeout
         return Silence.SILENT_IF_STOPPED if stuck else Silence.NONE
-    if in_store_s > max(LONGEST_STORE_CALL_S, timeout):
-        return Silence.SILENT_IF_STOPPED
-    return Silence.SILENT if quiet_s > timeout else Silence.NONE
+    if quiet_s > timeout:
+        return Silence.SILENT
+    return Silence.SILENT_IF_STOPPED if in_store_s > max(LONGEST_STORE_CALL_S, timeout) else Silence.NONE
