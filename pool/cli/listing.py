@@ -59,8 +59,12 @@ def _age(job: Job) -> str:
 
 
 def _remark_on(job: Job) -> str:
-    reason = f"{job.reason.value}: " if job.reason else ""
-    return one_line(f"{reason}{job.error or job.progress_note or ''}".removesuffix(": "))
+    """Why it failed or waits, or how far it says it is; a job that completed has its errors behind it."""
+    if job.status is Status.COMPLETED:
+        return ""
+    if job.status is Status.RUNNING:
+        return one_line(job.progress_note)
+    return one_line(": ".join(part for part in (job.reason and job.reason.value, job.error) if part))
 
 
 def say_job(job: Job, document: dict[str, Any]) -> None:
