@@ -104,6 +104,7 @@ class AsyncWorker(Worker):
 
     def live(self) -> int:
         """As `Worker.live`; what a lane cannot hand in, it keeps on disk itself."""
+        self._is_booting = False
         self._store.start()
         self.presence.announce_ready()
         try:

@@ -1,6 +1,7 @@
 """One process, one job at a time: claim (settling the previous job in the same step), run, repeat; rest on the bell; leave when told to."""
 
 import gc
+import os
 from types import FrameType
 
 from pool.backends import spool
@@ -70,6 +71,7 @@ class Worker:
             state_dir=state_dir(config),
         )
         self.lanes: list[Lane] = []
+        self._is_booting = True
         self._found_nothing = False
         self._false_rings = 0
         self._orders_turn = -1
@@ -99,6 +101,7 @@ class Worker:
 
     def live(self) -> int:
         """Work until there is a reason to leave, then leave; the exit code of a planned end."""
+        self._is_booting = False
         self.presence.announce_ready()
         try:
             self._open_the_bell()
@@ -247,7 +250,10 @@ class Worker:
         self.lane.connect(self.backend)
 
     def _note_stop(self) -> None:
-        """In the signal handler of SIGTERM."""
+        """In the signal handler of SIGTERM. An import may take its time, and nothing is held during it."""
+        if self._is_booting:
+            self.presence.announce_exit(Exit.STOPPED)
+            os._exit(0)
         if self.around.is_orphan(self.seat.parent):
             self.limit_orphans()
 

@@ -115,6 +115,7 @@ class Runner:
     def settlement(self, claim: Claim, job_type: JobType, job: CurrentJob, ending: Ending) -> Settlement:
         error = ending.error
         if error is None:
+            log.debug("job completed", job=claim.job_id, type=claim.type, attempt=claim.attempt)
             return endings.completed(claim, ending)
         settlement = endings.ended_by_error(claim, job_type, ending, error)
         _report(claim, settlement)
@@ -143,14 +144,16 @@ def _cancel_leftovers(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def _report(claim: Claim, settlement: Settlement) -> None:
-    cause = settlement.cause
-    log.warning(
+    """One line for an attempt that did not complete."""
+    cause, expected = settlement.cause, settlement.outcome in (Outcome.CANCELLED, Outcome.RETURNED)
+    say = log.info if expected else log.warning
+    say(
         f"job {settlement.outcome}",
         job=claim.job_id,
         type=claim.type,
         attempt=claim.attempt,
+        reason=cause and cause.reason,
         exception=cause and cause.exception,
-        error=cause and (cause.text or "")[:300],
+        error=cause and cause.text and cause.text[:300],
         retry_in_s=settlement.delay if settlement.outcome is Outcome.RETRIED else None,
-        reason=settlement.reason,
     )

@@ -105,6 +105,18 @@ def test_a_burst_worker_leaves_when_nothing_is_pending(shop: Shop) -> None:
     assert {shop.job(job).status for job in jobs} == {Status.COMPLETED}
 
 
+def test_a_stop_during_a_long_import_is_obeyed_at_once(shop: Shop) -> None:
+    (shop.folder / "slow_app.py").write_text(
+        "open('importing', 'w'); import time; time.sleep(300)\n".replace(
+            "'importing'", repr(str(shop.folder / "importing"))
+        )
+    )
+    worker = shop.fork(shop.config({"app": {"modules": ["slow_app"], "path": str(shop.folder)}}))
+    until((shop.folder / "importing").exists, "the import")
+    assert worker.stop() == 0
+    assert worker.process.exit == Exit.STOPPED
+
+
 def test_an_app_that_cannot_be_imported_is_told_with_its_traceback(shop: Shop) -> None:
     (shop.folder / "broken_app.py").write_text("import no_such_library_here\n")
     config = shop.config({"app": {"modules": ["broken_app"], "path": str(shop.folder)}})
@@ -199,6 +211,30 @@ def test_an_orphan_finishes_its_job_and_leaves(tmp_path: Path) -> None:
     assert shop.job(job).status is Status.COMPLETED
     assert shop.job(other).status is Status.PENDING
     assert shop.board.record(0).process.read().exit == Exit.ORPHANED
+    shop.store.close()
+
+
+def test_an_orphan_that_does_not_finish_in_time_hands_its_job_back(tmp_path: Path) -> None:
+    shop = Shop(tmp_path)
+    job = shop.enqueue("stuck", json.dumps({"ledger": str(tmp_path / "ledger")}))
+    config = shop.config({"pool": {"state_dir": str(tmp_path), "stop_timeout": 0.5}})
+    pid_file = tmp_path / "pid"
+    shop.store.close()
+    supervisor = os.fork()
+    if supervisor == 0:
+        os.setpgid(0, 0)
+        pid_file.write_text(str(shop.fork(config, at_parents_death=signal.SIGTERM).pid))
+        signal.pause()
+    until(lambda: pid_file.exists() and pid_file.read_text() and (tmp_path / "ledger").exists(), "a started job")
+    pidfd = os.pidfd_open(int(pid_file.read_text()))
+
+    os.kill(supervisor, signal.SIGKILL)
+    os.waitpid(supervisor, 0)
+
+    assert select.select([pidfd], [], [], 60)[0], "the orphan did not leave"
+    os.close(pidfd)
+    assert shop.job(job).status is Status.PENDING
+    assert shop.job(job).retry_count == 0
     shop.store.close()
 
 
