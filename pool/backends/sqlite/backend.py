@@ -21,13 +21,16 @@ from pool.backends.contract import (
 from pool.backends.sqlite import departures, inspection, intake, upkeep, work
 from pool.backends.sqlite.leases import Watcher
 from pool.backends.sqlite.store import Store
-from pool.backends.sqlite.transaction import Host
+from pool.backends.sqlite.transaction import Host, this_boot
+from pool.backends.sqlite.trouble import NotSynced
 from pool.backends.sqlite.waiting import Waiting
 from pool.clock import boottime_now, monotonic_now, wall_now
-from pool.errors import CallerError
-from pool.identity import LaneId, PoolId, ProcessMark, boot_id, process_mark
+from pool.errors import CallerError, OutcomeUnknown
+from pool.identity import LaneId, PoolId, ProcessMark, process_mark
 from pool.jobs.job import Job, NewJob, Receipt, Settlement
 from pool.jobs.lifecycle import Status
+
+_SAME_PURGE_S = 0.05
 
 
 class SqliteBackend:
@@ -50,14 +53,14 @@ class SqliteBackend:
         lock_wait: float = 5.0,
         wall: Callable[[], float] = wall_now,
         boottime: Callable[[], float] = boottime_now,
-        boot: Callable[[], str] = boot_id,
+        boot: Callable[[], str] = this_boot,
         mark: Callable[[], ProcessMark] = process_mark,
     ) -> None:
         self._host = Host(wall, boottime, boot, mark)
         self._store = Store(path, self._host, create=create, durable=producer, lock_wait=lock_wait)
         self._waiting = Waiting(self._store)
         self._watcher = Watcher(self._host)
-        self._purges: dict[tuple[str, frozenset[Status]], int] = {}
+        self._purges: dict[tuple[str, frozenset[Status]], tuple[int, float]] = {}
         self.url = f"sqlite:///{self._store.path}"
 
     # ------------------------------------------------------------ intake
@@ -69,7 +72,10 @@ class SqliteBackend:
         if not jobs:
             return []
         intake.check_batch(jobs)
-        return self._store.write(lambda tx: intake.enqueue(tx, jobs, refuse_above), durable=True)
+        try:
+            return self._store.write(lambda tx: intake.enqueue(tx, jobs, refuse_above), durable=True)
+        except NotSynced as problem:
+            raise OutcomeUnknown(problem.where, problem.why, [job.id for job in jobs]) from problem
 
     def cancel(self, job_id: str, *, owner: str | None = None) -> Job:
         self._store.write(lambda tx: intake.cancel(tx, job_id, owner), durable=True)
@@ -87,14 +93,17 @@ class SqliteBackend:
         self._store.write(lambda tx: intake.set_queue(tx, queue, paused, max_pending), durable=True)
 
     def purge(self, queue: str, *, statuses: frozenset[Status], limit: int = 1000) -> int:
-        key = (queue, statuses)
-        if key not in self._purges:
-            self._purges[key] = self._store.read(intake.top_rank)
-        top = self._purges[key]
+        top = self._top_for(queue, statuses)
         removed = self._store.write(lambda tx: intake.purge(tx, queue, statuses, top, limit), durable=True)
-        if removed < limit:
-            del self._purges[key]
+        self._purges[queue, statuses] = (top, monotonic_now())
         return removed
+
+    def _top_for(self, queue: str, statuses: frozenset[Status]) -> int:
+        """Where the caller's line ended when it began: calls that follow at once belong to the same purge."""
+        top, last_call = self._purges.get((queue, statuses), (0, 0.0))
+        if monotonic_now() - last_call < _SAME_PURGE_S:
+            return top
+        return self._store.read(intake.top_rank)
 
     # ------------------------------------------------------------ work
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pool.backends.contract import Want
-from pool.backends.sqlite.lock import take_after
+from pool.backends.sqlite.files import take_after
 from pool.clock import monotonic_now, wall_now
 from pool.logs import log
 

@@ -1,6 +1,7 @@
 """The database's file and its folder: where it may stand, whose it is, and clear words when it cannot be used."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from pool.errors import BackendUnavailable, ConfigError
@@ -36,16 +37,36 @@ def _make(path: str, folder: str, *, create: bool, exists: bool) -> os.stat_resu
     if not exists and not create:
         raise BackendUnavailable(path, "there is no database at this path; start a pool with it, or change backend.url")
     try:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o660 & _mode_of(folder)))
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640))
     except OSError as problem:
-        why = problem.strerror or "unknown"
+        why = (problem.strerror or "unknown").lower()
         raise BackendUnavailable(path, f"it cannot be made: {why}; check owner and mode of {folder}") from problem
+    if not exists:
+        _share_as(path, Path(folder).stat())
     return Path(path).stat()
 
 
-def _mode_of(folder: str) -> int:
-    """A store in a folder that its group may write is the group's."""
-    return 0o660 if Path(folder).stat().st_mode & 0o020 else 0o640
+def _share_as(path: str, folder: os.stat_result) -> None:
+    """A new database in a folder that its group may write is the group's; one that root makes is the folder's owner's."""
+    if os.geteuid() == 0:
+        os.chown(path, folder.st_uid, folder.st_gid)
+    if folder.st_mode & 0o020:
+        with suppress(PermissionError):
+            os.chown(path, -1, folder.st_gid)
+            Path(path).chmod(0o660)
+
+
+def take_after(path: str, like: os.stat_result, *, mode: int | None = None) -> None:
+    """Give a side file the database's group and mode, and from root its owner. Another user's file is left as it is."""
+    wanted = (like.st_mode & 0o666) if mode is None else mode
+    now = Path(path).stat()
+    if os.geteuid() not in (0, now.st_uid):
+        return
+    with suppress(PermissionError):
+        if now.st_gid != like.st_gid or (os.geteuid() == 0 and now.st_uid != like.st_uid):
+            os.chown(path, like.st_uid if os.geteuid() == 0 else -1, like.st_gid)
+    if now.st_mode & 0o777 != wanted:
+        Path(path).chmod(wanted)
 
 
 def _refuse_foreign(path: str) -> None:
@@ -81,7 +102,9 @@ def _file_system_of(folder: str) -> str:
 
 
 def open_wal(path: str) -> int:
-    """A descriptor of the -wal to sync with; its folder entry is synced at once, so that the file survives a power cut."""
+    """A descriptor of the -wal to sync with; its folder entry is synced at once, so that the file survives a power cut.
+
+    SQLite never takes fcntl locks on the -wal, so closing this descriptor frees none."""
     fd = os.open(f"{path}-wal", os.O_RDONLY | os.O_CLOEXEC)
     folder = os.open(Path(path).parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

@@ -12,11 +12,13 @@ from pool.clock import as_rfc3339
 from pool.errors import JobNotFound
 from pool.identity import LaneId, PoolId, WorkerId
 from pool.jobs.job import LOCAL_OWNER, Job
+from pool.jobs.lifecycle import Status
 
 _SQL = statements("inspection.sql")
 _ONE = _SQL["one job"].format(columns=rows.JOB_COLUMNS)
 _HOURS = 24
 _OVERDUE_S = 1.0
+_FEW_JOBS = 20_000
 
 
 # ---------------------------------------------------------------- jobs
@@ -47,7 +49,8 @@ def jobs(tx: Transaction, which: JobFilter, after: str | None, limit: int) -> Pa
     if after is not None:
         conditions.append("j.id < ?")
         values.append(rows.id_bytes(after) if rows.is_uuid(after) else b"")
-    sql = _SQL["some jobs"].format(columns=rows.JOB_COLUMNS, where=" AND ".join(conditions) or "1")
+    order = "+j.id" if _is_rare(tx, which.status) else "j.id"
+    sql = _SQL["some jobs"].format(columns=rows.JOB_COLUMNS, where=" AND ".join(conditions) or "1", order=order)
     found = tx.all(sql, (*values, limit + 1))
     page = tuple(rows.as_job(tx, row, holder_of(tx, row)) for row in found[:limit])
     return Page(page, page[-1].id if len(found) > limit and page else None)
@@ -57,7 +60,7 @@ def _conditions(tx: Transaction, which: JobFilter) -> tuple[list[str], list[Any]
     """SQL conditions of fixed text; every value a caller gave is bound."""
     asked: list[tuple[str, Any]] = []
     if which.status is not None:
-        asked.append(("j.status = ?", rows.STATUS_NUMBER[which.status]))
+        asked.append((_status_condition(tx, which.status), rows.STATUS_NUMBER[which.status]))
     if which.type is not None:
         asked.append(("j.type = ?", tx.known_name_id(which.type)))
     if which.queue is not None:
@@ -77,6 +80,23 @@ def _conditions(tx: Transaction, which: JobFilter) -> tuple[list[str], list[Any]
 
 _TEXT = """(instr(lower(j.payload), ?) OR instr(lower(j.error), ?)
   OR instr(lower((SELECT name FROM names WHERE names.id = j.type)), ?) OR instr(lower(hex(j.id)), ?))"""
+
+
+def _status_condition(tx: Transaction, status: Status) -> str:
+    """Few jobs in a state: by that state's own index, then sorted. Many: along the ids, until the page is full.
+
+    The number stands in the text too, because SQLite uses a partial index only for a condition it can see."""
+    if status is Status.RUNNING:
+        return "j.status = ? AND j.rank IN (SELECT held FROM lanes WHERE held IS NOT NULL)"
+    if _is_rare(tx, status):
+        return f"j.status = ? AND j.status = {rows.STATUS_NUMBER[status]}"
+    return "+j.status = ?"
+
+
+def _is_rare(tx: Transaction, status: Status | None) -> bool:
+    if status is None:
+        return False
+    return tx.run(_SQL["in state"].format(status=status.value)).fetchone()[0] < _FEW_JOBS  # type: ignore[no-any-return]
 
 
 def _owner_condition(tx: Transaction, owner: str) -> tuple[str, Any]:

@@ -1,4 +1,4 @@
--- What anyone may look at. {columns} are rows.JOB_COLUMNS, {where} conditions with bound parameters.
+-- What anyone may look at. {columns} are rows.JOB_COLUMNS, {where} conditions with bound parameters, {status} a column.
 
 -- name: one job
 SELECT {columns}, j.history FROM jobs j WHERE j.id = ?;
@@ -8,7 +8,10 @@ SELECT p.name, p.host, p.incarnation, l.slot, l.generation, l.lane
 FROM lanes l JOIN pools p ON p.id = l.pool WHERE l.id = ?;
 
 -- name: some jobs
-SELECT {columns} FROM jobs j WHERE {where} ORDER BY j.id DESC LIMIT ?;
+SELECT {columns} FROM jobs j WHERE {where} ORDER BY {order} DESC LIMIT ?;
+
+-- name: in state
+SELECT total({status}) FROM queues;
 
 -- name: queues
 SELECT id, name, pending, scheduled, running, completed, failed, paused, max_pending

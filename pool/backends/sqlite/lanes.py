@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from pool.backends.sqlite.statements import statements
 from pool.backends.sqlite.transaction import Transaction
-from pool.identity import LaneId, PoolId
+from pool.identity import LaneId, PoolId, ProcessMark
 
 _SQL = statements("work.sql")
 _UNBEATEN_LEASE_S = 60.0  # until the pool's first beat says better
@@ -58,7 +58,7 @@ def find_or_add(tx: Transaction, lane: LaneId, *, leased: bool) -> LaneRecord:
     found = find(tx, lane)
     if found is not None:
         return found
-    pool, worker = pool_row(tx, lane.worker.pool), lane.worker
+    pool, worker = pool_row(tx, lane.worker.pool, None if leased else tx.host.parent_mark()), lane.worker
     barred = 1 if tx.run(_SQL["is barred"], (pool, worker.slot, worker.generation)).fetchone() else 0
     mark = None if leased else tx.host.mark()
     owner = (mark.pid, mark.start_ticks, mark.pid_namespace) if mark else (None, None, None)
@@ -68,10 +68,11 @@ def find_or_add(tx: Transaction, lane: LaneId, *, leased: bool) -> LaneRecord:
     return LaneRecord(row[0], 0, None, None, 0, barred)
 
 
-def pool_row(tx: Transaction, pool: PoolId) -> int:
-    """The number of a pool's row, made when nothing is known of it yet."""
+def pool_row(tx: Transaction, pool: PoolId, supervisor: ProcessMark | None = None) -> int:
+    """The number of a pool's row, made when nothing is known of it yet: `supervisor` holds until the first beat."""
     row = tx.run(_SQL["find pool"], (pool.name, pool.host, pool.incarnation)).fetchone()
     if row is None:
+        known = (supervisor.pid, supervisor.start_ticks, supervisor.pid_namespace) if supervisor else (None,) * 3
         fresh = (pool.name, pool.host, pool.incarnation, tx.host.boottime(), tx.host.boot(), _UNBEATEN_LEASE_S)
-        row = tx.run(_SQL["add pool"], fresh).fetchone()
+        row = tx.run(_SQL["add pool"], (*fresh, *known)).fetchone()
     return row[0]  # type: ignore[no-any-return]

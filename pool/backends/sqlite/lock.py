@@ -18,6 +18,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from pool.backends.sqlite import files
 from pool.clock import monotonic_now
 from pool.errors import BackendBusy
 
@@ -75,8 +76,6 @@ class WriteLock:
         self._pid = os.getpid()
         self._mutex = threading.Lock()
         self._fd = open_side_file(path, like)
-        if os.fstat(self._fd).st_size < mmap.PAGESIZE:
-            os.ftruncate(self._fd, mmap.PAGESIZE)
         self._turn = Turn(self._fd)
 
     @property
@@ -136,25 +135,20 @@ class WriteLock:
 
 
 def open_side_file(path: str, like: os.stat_result) -> int:
-    """Open or make a file beside the database with the database's owner, group and mode."""
+    """Open or make a file beside the database. It appears with the database's owner, group and mode in one step."""
     flags = os.O_RDWR | os.O_CLOEXEC
-    try:
+    with suppress(FileNotFoundError):
         return os.open(path, flags)
-    except FileNotFoundError:
-        pass
+    fresh = f"{path}.{os.getpid()}.{threading.get_ident()}"
+    os.close(os.open(fresh, flags | os.O_CREAT, 0o600))
     try:
-        fd = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return os.open(path, flags)
-    take_after(path, like)
-    return fd
-
-
-def take_after(path: str, like: os.stat_result, *, mode: int | None = None) -> None:
-    """Give a side file the database's owner and group (as far as we may) and its mode."""
-    with suppress(PermissionError):
-        os.chown(path, like.st_uid if os.geteuid() == 0 else -1, like.st_gid)
-    Path(path).chmod((like.st_mode & 0o666) if mode is None else mode)
+        os.truncate(fresh, mmap.PAGESIZE)
+        files.take_after(fresh, like)
+        with suppress(FileExistsError):
+            os.link(fresh, path)
+    finally:
+        Path(fresh).unlink()
+    return os.open(path, flags)
 
 
 _locks: dict[str, WriteLock] = {}

@@ -118,7 +118,7 @@ def rest_by_word(job: HeldJob, word: Settlement, now: float) -> Rest:
     retries = job.retries + (word.outcome is Outcome.RETRIED)
     counts = Counts(retries, job.max_retries, job.kills, job.max_kills, job.losses)
     move = _MOVE_OF[word.outcome]
-    if move == "retry" and word.outcome is Outcome.RETURNED and word.delay <= 0:
+    if move == "retry" and word.delay <= 0:
         move = "release"
     if move in ("retry", "release") and job.cancel_requested:
         move, counts = "abandon", job.counts
@@ -240,8 +240,6 @@ def _count(tx: Transaction, job: HeldJob, rest: Rest, target: int) -> None:
         tx.happened(DID_CANCEL)
     elif rest.run_at is not None:
         tx.ring_keeper()
-        if rest.run_at <= tx.now:
-            tx.ring(tx.queue_name(job.queue), job.priority)
 
 
 def _follow_up(tx: Transaction, job: HeldJob, *, succeeded: bool) -> None:

@@ -1,8 +1,10 @@
 """What one step of the backend works with: the connection, the time, names as numbers, and counts booked at its end."""
 
+import os
 import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from pool.backends.sqlite.bell import SCHEDULE_CHANGED, Ring
@@ -17,14 +19,29 @@ _SQL = statements("books.sql")
 _SECONDS_PER_HOUR = 3600
 
 
+@cache
+def this_boot() -> str:
+    """The id of this boot: a process never sees another one."""
+    return boot_id()
+
+
+def _parent_mark() -> ProcessMark | None:
+    """The mark of the process that forked us, while it lives."""
+    try:
+        return process_mark(os.getppid())
+    except OSError:
+        return None
+
+
 @dataclass
 class Host:
     """What a store knows of its process: clocks (tests may turn them) and numbers that never change in one database."""
 
     wall: Callable[[], float] = wall_now
     boottime: Callable[[], float] = boottime_now
-    boot: Callable[[], str] = boot_id
+    boot: Callable[[], str] = this_boot
     mark: Callable[[], ProcessMark] = process_mark
+    parent_mark: Callable[[], ProcessMark | None] = _parent_mark
     queue_ids: dict[str, int] = field(default_factory=dict)
     queue_names: dict[int, str] = field(default_factory=dict)
     name_ids: dict[str, int] = field(default_factory=dict)

@@ -11,7 +11,11 @@ _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 FOREIGN = (sqlite3.Error, OSError, UnicodeEncodeError, OverflowError)
 
 
-def translated(problem: Exception, path: str) -> JobpoolError:
+class NotSynced(BackendUnavailable):
+    """The transaction is committed, but the disk could not be synced."""
+
+
+def translated(problem: Exception, path: str, lock_wait: float) -> JobpoolError:
     """What a caller may know of this problem; the foreign error stays its cause."""
     if isinstance(problem, UnicodeEncodeError):
         return InvalidJob(f"a text with a lone surrogate cannot be stored: {problem.object!r:.100}")
@@ -24,7 +28,7 @@ def translated(problem: Exception, path: str) -> JobpoolError:
     if kind == sqlite3.SQLITE_FULL:
         return BackendFull(path, "the disk is full; free some space, nothing was stored")
     if kind in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return BackendBusy(path, 5.0)
+        return BackendBusy(path, lock_wait)
     return BackendUnavailable(path, _WORDS.get(kind, str(problem)))
 
 

@@ -30,6 +30,8 @@ class Told:
 
 def exchange(tx: Transaction, lane: LaneId, request: int, word: Settlement | None, want: Want | None) -> Told:
     """One numbered call of a lane: settle, then hand out. The same number again is answered alike."""
+    if want is None and lanes.find(tx, lane) is None:
+        return Told(Answer(None if word is None else False))  # a lane that never claimed has nothing to settle
     leased = want is not None and want.lease_seconds is not None
     record = lanes.find_or_add(tx, lane, leased=leased)
     if request < record.request:

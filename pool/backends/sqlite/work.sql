@@ -11,7 +11,8 @@ WHERE p.name = ? AND p.host = ? AND p.incarnation = ? AND l.slot = ? AND l.gener
 SELECT id FROM pools WHERE name = ? AND host = ? AND incarnation = ?;
 
 -- name: add pool
-INSERT INTO pools (name, host, incarnation, beat_boot, boot, lease) VALUES (?, ?, ?, ?, ?, ?) RETURNING id;
+INSERT INTO pools (name, host, incarnation, beat_boot, boot, lease, pid, ticks, namespace)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id;
 
 -- name: is barred
 SELECT 1 FROM bars WHERE pool = ? AND slot = ? AND generation >= ?;
