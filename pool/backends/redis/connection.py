@@ -21,7 +21,7 @@ from pool.backends.redis.urls import Address
 from pool.clock import monotonic_now
 
 CHUNK_BYTES = 65536
-Command = tuple[bytes | str | int, ...]
+Argument = bytes | str | int
 
 
 class Connection:
@@ -111,7 +111,7 @@ class Connection:
         self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeval)
 
 
-def pack(*command: bytes | str | int) -> bytes:
+def pack(*command: Argument) -> bytes:
     """A command as bytes for the wire."""
     return bytes(hiredis.pack_command(command))  # type: ignore[arg-type]  # its stub means a tuple of any length
 

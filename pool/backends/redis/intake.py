@@ -5,6 +5,7 @@ from itertools import chain
 from typing import Any
 
 from pool.backends.contract import MAX_BATCH
+from pool.backends.redis.connection import Argument
 from pool.backends.redis.keys import Keys
 from pool.backends.redis.records import id_text, job_arguments, packed_id, read_job, read_receipt, text_bytes
 from pool.backends.redis.session import Session
@@ -113,10 +114,11 @@ class RedisIntake:
         if not wanted:
             return 0
         which = queue, wanted
-        args = (text_bytes(queue, "the queue's name"), limit, self._purging.get(which, ""), *sorted(wanted))
-        removed, top = self._session.run("purge", self._keys.fixed, args)
+        name, top = text_bytes(queue, "the queue's name"), self._purging.get(which, "")
+        args: list[Argument] = [name, limit, top, *(status.value for status in sorted(wanted))]
+        removed, mark = self._session.run("purge", self._keys.fixed, args)
         if removed < limit:
             self._purging.pop(which, None)
         else:
-            self._purging[which] = top.decode()
+            self._purging[which] = mark.decode()
         return int(removed)

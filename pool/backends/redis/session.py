@@ -1,10 +1,10 @@
 """One backend object's line to its server: opened when needed, dropped when in doubt, never shared with a fork."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from pool.backends.redis.connection import Connection, open_sentinel, open_tcp, open_unix, pack
+from pool.backends.redis.connection import Argument, Connection, open_sentinel, open_tcp, open_unix, pack
 from pool.backends.redis.scripts import step
 from pool.backends.redis.trouble import ConnectionBroken, ServerError, as_ours
 from pool.backends.redis.urls import Address
@@ -27,7 +27,7 @@ class Session:
         self._connection: Connection | None = None
         self._node: tuple[str, int] | None = None  # the cluster node that owns our slot, once known
 
-    def run(self, name: str, keys: tuple[bytes, ...], args: tuple[bytes | str | int, ...] = ()) -> Any:
+    def run(self, name: str, keys: tuple[bytes, ...], args: Sequence[Argument] = ()) -> Any:
         """A step of scripts/. Safe to repeat, so a connection found closed is replaced and the step sent again once."""
         script = step(name)
         packed = pack(b"EVALSHA", script.digest, len(keys), *keys, *args)
@@ -38,14 +38,14 @@ class Session:
                 raise self._translated(error) from error
         return self.command(b"EVAL", script.text, len(keys), *keys, *args)
 
-    def command(self, *words: bytes | str | int) -> Any:
+    def command(self, *words: Argument) -> Any:
         """A plain command, repeated like a step."""
         try:
             return self._ask(pack(*words))
         except ServerError as error:
             raise self._translated(error) from error
 
-    def once(self, *words: bytes | str | int) -> Any:
+    def once(self, *words: Argument) -> Any:
         """A command on the connection of the call before, never on a new one (WAITAOF counts that one's writes)."""
         if self._connection is None or self._connection.pid != os.getpid():
             raise BackendUnavailable(self.address.masked, "the connection was lost")
@@ -143,7 +143,8 @@ class Session:
             return self._open_primary()
         if self._node is not None:
             return open_tcp(address, *self._node, self.answer_seconds)
-        return self._first_of(lambda host, port, left: open_tcp(address, host, port, left))
+        connection: Connection = self._first_of(lambda host, port, left: open_tcp(address, host, port, left))
+        return connection
 
     def _open_primary(self) -> Connection:
         host, port = self._first_of(self._ask_sentinel)

@@ -1,9 +1,10 @@
 """What the keeper does, on Redis."""
 
 import json
-from itertools import chain
+from collections.abc import Sequence
 
 from pool.backends.contract import Beat, BeatAnswer, Departure, Held, Promotion, Recovered
+from pool.backends.redis.connection import Argument
 from pool.backends.redis.keys import lane_field
 from pool.backends.redis.records import (
     cause_frames,
@@ -11,10 +12,11 @@ from pool.backends.redis.records import (
     id_text,
     job_arguments,
     output_frame,
+    quick_id,
     text_bytes,
 )
 from pool.backends.redis.watching import Silence, Watch, Watched
-from pool.backends.redis.work import RedisWork, _id_or_none, mark_text
+from pool.backends.redis.work import RedisWork, mark_text
 from pool.clock import boottime_now
 from pool.identity import PoolId, parse_lane
 from pool.jobs.job import Cause, NewJob, Receipt
@@ -31,9 +33,10 @@ class RedisUpkeep(RedisWork):
     # ---------------------------------------------------------------- beats
 
     def beat(self, beat: Beat) -> BeatAnswer:
-        held = chain.from_iterable((lane_field(h.lane), _id_or_none(h.job_id), h.claim) for h in beat.held)
         facts = text_bytes(beat.facts, "the pool's facts")
-        args = (repr(float(beat.lease_seconds)), mark_text(beat.supervisor), facts, *held)
+        args: list[Argument] = [repr(float(beat.lease_seconds)), mark_text(beat.supervisor), facts]
+        for held in beat.held:
+            args += (lane_field(held.lane), quick_id(held.job_id), held.claim)
         lost, cancelled, unknown = self._session.run("beat", self._pool_keys(beat.pool), args)
         return BeatAnswer(
             lost=tuple(beat.held[number - 1] for number in lost),
@@ -52,28 +55,16 @@ class RedisUpkeep(RedisWork):
     def recover(self, departure: Departure) -> list[Recovered]:
         worker, cause = departure.worker, departure.cause
         lanes = "" if departure.lanes is None else f" {' '.join(map(str, departure.lanes))} "
+        who = f"{worker.slot}.{worker.generation}"
+        is_board_lost = departure.started is None
+        args: list[Argument] = ["worker", who, "", int(departure.bar), cause.reason or Reason.WORKER_LOST]
+        args += (int(is_board_lost), cause_frames(cause), error_frames(cause) if cause.text else b"", lanes, 0)
         started = departure.started or {}
-        touched = sorted(set(started) | set(departure.output))
-        return self._take_back(
-            worker.pool,
-            (
-                "worker",
-                f"{worker.slot}.{worker.generation}",
-                "",
-                int(departure.bar),
-                str(cause.reason or Reason.WORKER_LOST),
-                int(departure.started is None),
-                cause_frames(cause),
-                error_frames(cause) if cause.text else b"",
-                lanes,
-                0,
-                *chain.from_iterable(
-                    (str(lane), started.get(lane, -1), output_frame(departure.output.get(lane, ""))) for lane in touched
-                ),
-            ),
-        )
+        for lane in sorted(set(started) | set(departure.output)):
+            args += (str(lane), started.get(lane, -1), output_frame(departure.output.get(lane, "")))
+        return self._take_back(worker.pool, args)
 
-    def _take_back(self, pool: PoolId, args: tuple[bytes | str | int, ...]) -> list[Recovered]:
+    def _take_back(self, pool: PoolId, args: Sequence[Argument]) -> list[Recovered]:
         _, *taken = self._session.run("recover", self._pool_keys(pool), args)
         return [
             Recovered(id_text(packed), Status(status.decode()), worker.decode(), reason.decode())

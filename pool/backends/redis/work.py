@@ -11,7 +11,7 @@ from pool.backends.redis.records import (
     cause_frames,
     job_arguments,
     output_frame,
-    packed_id,
+    quick_id,
     read_claim,
     report_frames,
     settlement_frames,
@@ -27,7 +27,6 @@ ABSENT_SECONDS = 0.5  # how long a wait sleeps at least when the store is away
 LISTEN_AGAIN_SECONDS = 3600.0
 NO_SETTLEMENT = (b"",) * 9
 _SETTLED = (None, True, False)
-_NO_JOB_ID = b"\0" * 16  # stands for an id that cannot be one: never held
 
 
 class RedisWork(RedisIntake):
@@ -105,7 +104,7 @@ class RedisWork(RedisIntake):
     ) -> bool:
         keys, field, _, _ = self._lanes.get(held.lane) or self._known_lane(held.lane)
         frames = report_frames(progress, note, checkpoint)
-        verdict = self._session.run("report", keys, (field, _id_or_none(held.job_id), held.claim, frames))
+        verdict = self._session.run("report", keys, (field, quick_id(held.job_id), held.claim, frames))
         if verdict == 2:
             raise ClaimLost(held.job_id, held.claim)
         return bool(verdict)
@@ -159,7 +158,7 @@ def _settlement_arguments(word: Settlement) -> tuple[bytes | str | int, ...]:
     tail = cause_frames(word.cause) + output_frame(word.output)
     is_lean = word.outcome is Outcome.COMPLETED and word.cause is None and not word.output
     return (
-        _id_or_none(word.job_id),
+        quick_id(word.job_id),
         word.claim,
         word.outcome.value,
         word.reason.value if word.reason else "",
@@ -170,13 +169,6 @@ def _settlement_arguments(word: Settlement) -> tuple[bytes | str | int, ...]:
         b"" if is_lean else tail,
         *chain.from_iterable(map(job_arguments, word.children)),
     )
-
-
-def _id_or_none(job_id: str) -> bytes:
-    try:
-        return packed_id(job_id)
-    except ValueError:
-        return _NO_JOB_ID
 
 
 def _refusal(lane: LaneId, request: int, answer: list[Any]) -> LaneBarred | RequestRefused:

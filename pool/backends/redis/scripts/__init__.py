@@ -1,4 +1,4 @@
-"""The Lua steps, one file each. `--! include a b` names the parts (scripts/parts/) that a step is built on."""
+"""The Lua steps, one file each. A line `--! include a b` stands for the text of these parts (scripts/parts/)."""
 
 import re
 from functools import cache
@@ -13,13 +13,14 @@ class Step:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        folder = files(__name__)
-        text = (folder / f"{name}.lua").read_text()
-        included = _INCLUDE.search(text)
-        parts = included[1].split() if included else []
-        pieces = [(folder / "parts" / f"{part}.lua").read_text() for part in parts]
-        self.text = "\n".join([*pieces, text]).encode()
+        text = (files(__name__) / f"{name}.lua").read_text()
+        self.text = _INCLUDE.sub(_parts, text).encode()
         self.digest = sha1(self.text, usedforsecurity=False).hexdigest().encode()
+
+
+def _parts(include: re.Match[str]) -> str:
+    folder = files(__name__) / "parts"
+    return "\n".join((folder / f"{part}.lua").read_text() for part in include[1].split())
 
 
 @cache

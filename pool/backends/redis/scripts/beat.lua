@@ -3,7 +3,7 @@
 -- ARGV 1 lease seconds  2 mark of the supervisor  3 facts (JSON)  4 on: lane, job id, claim of each thing held
 -- Returns {lost, cancelled, unknown}: lost and cancelled hold positions (from 1) of the things held;
 --      unknown holds {lane, job id, claim}.
---! include keys records places choosing
+--! include keys checks records places choosing
 local POOL = KEYS[15]
 local POOL_TEXT = string.sub(POOL, #ROOT + 6)
 local entries = call('HGETALL', POOL)
@@ -36,12 +36,12 @@ call('HINCRBY', POOL, 'beat', 1)
 call('HSET', POOL, 'lease', ARGV[1], 'mark', ARGV[2], 'at', string.format('%.6f', NOW))
 call('HDEL', POOL, 'lost')
 if fields['facts'] ~= ARGV[3] then call('HSET', POOL, 'facts', ARGV[3]) end
-call('ZADD', POOLS, NOW, POOL_TEXT)
+call('ZADD', POOLS, NOW_TEXT, POOL_TEXT)
 
 local function adopt(lane_name, id, claim, s)
   leave_place(id, s.queue)
   s.status, s.lane, s.claim, s.claimed = RUNNING, POOL_TEXT .. '/' .. lane_name, claim, NOW
-  call('ZADD', ROOT .. 'running:' .. s.queue, NOW, id)
+  call('ZADD', ROOT .. 'running:' .. s.queue, NOW_TEXT, id)
   save_state(id, s)
   local lane = fields[lane_name] and read_lane(fields[lane_name])
     or {request = 0, settled = 0, claim = 0, lease = 0, renewals = 0, id = ''}

@@ -3,7 +3,7 @@
 -- ARGV 1 refuse_above (-1: no limit)  2 on: five per job (parts/intake.lua)
 -- Returns one element per job: "p" (new, pending), "s" (new, scheduled), or {id, status, payload differs};
 --      or {"full", queue, pending, limit} and nothing is changed.
---! include keys records places intake
+--! include keys checks records places intake
 check_all()
 local refuse_above = tonumber(ARGV[1])
 

@@ -2,7 +2,7 @@
 -- KEYS 1-14 as in parts/keys.lua
 -- ARGV 1 seconds for completed (and cancelled)  2 for failed  3 for idempotency records  4 limit
 -- Returns how many were removed.
---! include keys records places removal
+--! include keys checks records places removal
 check_all()
 local limit, removed = tonumber(ARGV[4]), 0
 local queues = call('HKEYS', QUEUES)

@@ -43,7 +43,7 @@ local function few_ids()
   if total > SMALL then return nil end
   local ids = {}
   for _, queue in ipairs(queues) do
-    for _, id in ipairs(call('ZRANGE', ROOT .. STATUS .. ':' .. queue, 0, -1)) do
+    for _, id in ipairs(call('ZRANGE', ROOT .. STATUS .. ':' .. queue, '0', '-1')) do
       if after == '' or id < after then ids[#ids + 1] = id end
     end
   end

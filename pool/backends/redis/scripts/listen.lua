@@ -3,5 +3,5 @@
 -- ARGV 1 class
 -- Returns nothing.
 --! include keys
-call('ZADD', BELLS, NOW, ARGV[1])
+call('ZADD', BELLS, NOW_TEXT, ARGV[1])
 call('ZREMRANGEBYSCORE', BELLS, '-inf', NOW - 86400)

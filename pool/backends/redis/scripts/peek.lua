@@ -10,7 +10,7 @@ end
 for _, queue in ipairs(call('ZRANGE', HEADS, 0, 50)) do
   if wanted(queue) and call('ZCARD', ROOT .. 'pending:' .. queue) > 0 then return 1 end
 end
-for _, queue in ipairs(call('ZRANGEBYSCORE', DUES, '-inf', NOW, 'LIMIT', 0, 50)) do
-  if wanted(queue) and call('ZCOUNT', ROOT .. 'scheduled:' .. queue, '-inf', NOW) > 0 then return 1 end
+for _, queue in ipairs(call('ZRANGEBYSCORE', DUES, '-inf', NOW_TEXT, 'LIMIT', 0, 50)) do
+  if wanted(queue) and call('ZCOUNT', ROOT .. 'scheduled:' .. queue, '-inf', NOW_TEXT) > 0 then return 1 end
 end
 return 0

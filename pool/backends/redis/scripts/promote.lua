@@ -2,13 +2,13 @@
 -- KEYS 1-14 as in parts/keys.lua
 -- ARGV 1 limit
 -- Returns {moved, next due ("" = none)}.
---! include keys records places intake endings choosing
+--! include keys checks records places intake endings choosing
 check_all()
 call('ZREM', HEADS, '')
 local limit = tonumber(ARGV[1])
 local moved = promote(limit)
 
-for _, id in ipairs(call('ZRANGEBYSCORE', EXPIRY, '-inf', NOW, 'LIMIT', 0, limit)) do
+for _, id in ipairs(call('ZRANGEBYSCORE', EXPIRY, '-inf', NOW_TEXT, 'LIMIT', 0, limit)) do
   local record, s = read_record(call('HGET', JOBS, id)), state_of(id)
   local is_waiting = record and (not s or s.status == WAITING)
   call('ZREM', EXPIRY, id) -- a running one comes back here when it is put back
@@ -18,7 +18,7 @@ end
 local function ring_sleepers()
   local ready = call('ZRANGE', HEADS, 0, 20)
   if #ready == 0 then return end
-  for _, class in ipairs(call('ZRANGE', BELLS, 0, -1)) do
+  for _, class in ipairs(call('ZRANGE', BELLS, '0', '-1')) do
     for _, queue in ipairs(ready) do
       local low, high, mode, names = string.match(class, '^(%d+):(%d+):(.):(.*)$')
       local listed = low and string.find(names, '\31' .. queue .. '\31', 1, true) ~= nil
@@ -30,13 +30,13 @@ end
 -- The bound of the first queue may be too low; the true one is wanted for the keeper's sleep.
 local function next_due()
   for _ = 1, 100 do
-    local first = call('ZRANGE', DUES, 0, 0, 'WITHSCORES')
+    local first = call('ZRANGE', DUES, '0', '0', 'WITHSCORES')
     if not first[1] then return '' end
-    local top = call('ZRANGE', ROOT .. 'scheduled:' .. first[1], 0, 0, 'WITHSCORES')
+    local top = call('ZRANGE', ROOT .. 'scheduled:' .. first[1], '0', '0', 'WITHSCORES')
     if top[2] == first[2] then return top[2] end
     if top[2] then call('ZADD', DUES, top[2], first[1]) else call('ZREM', DUES, first[1]) end
   end
-  return call('ZRANGE', DUES, 0, 0, 'WITHSCORES')[2] or ''
+  return call('ZRANGE', DUES, '0', '0', 'WITHSCORES')[2] or ''
 end
 
 announce()

@@ -6,7 +6,7 @@
 --      9 lanes to take ("" = all, else " 0 2 ")  10 forget the pool afterwards (0/1)
 --      11 on: lane, started claim, frames of its output, for lanes that started something or have output
 -- Returns {moved on (0/1), recovered...}: each {id, status, worker, reason}; moved on = the counter has changed.
---! include keys records places intake endings losses choosing
+--! include keys checks records places intake endings losses choosing
 local POOL = KEYS[15]
 local POOL_TEXT = string.sub(POOL, #ROOT + 6)
 local MODE, WHO, SEEN, REASON = ARGV[1], ARGV[2], ARGV[3], ARGV[5]
@@ -92,7 +92,7 @@ if ARGV[10] == '1' then
   call('DEL', POOL)
   call('ZREM', POOLS, POOL_TEXT)
 elseif is_worker and not fields['beat'] and not call('ZSCORE', POOLS, POOL_TEXT) and has_risen then
-  call('ZADD', POOLS, NOW, POOL_TEXT)
+  call('ZADD', POOLS, NOW_TEXT, POOL_TEXT)
 end
 announce()
 return answer

@@ -2,7 +2,7 @@
 -- KEYS 1-14 as in parts/keys.lua
 -- ARGV 1 queue  2 paused ("0", "1", "" = as it is)  3 max_pending ("" = as it is)
 -- Returns nothing.
---! include keys records places
+--! include keys checks records places
 local queue = ARGV[1]
 check_all()
 check_queue(queue)
@@ -16,7 +16,7 @@ settings_seen[queue] = nil
 if paused == '1' then
   call('ZREM', HEADS, queue)
 else
-  local first = call('ZRANGE', ROOT .. 'pending:' .. queue, 0, 0, 'WITHSCORES')
+  local first = call('ZRANGE', ROOT .. 'pending:' .. queue, '0', '0', 'WITHSCORES')
   if first[1] then
     local every = {}
     for priority = 0, 100 do every[priority] = true end

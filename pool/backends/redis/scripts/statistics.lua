@@ -8,7 +8,7 @@ for _, queue in ipairs(call('HKEYS', QUEUES)) do
   delayed = delayed + call('ZCARD', ROOT .. 'scheduled:' .. queue)
   overdue = overdue + call('ZCOUNT', ROOT .. 'scheduled:' .. queue, '-inf', limit)
     + call('ZCOUNT', ROOT .. 'late:' .. queue, '-inf', limit)
-  local first = call('ZRANGE', ROOT .. 'scheduled:' .. queue, 0, 0, 'WITHSCORES')
+  local first = call('ZRANGE', ROOT .. 'scheduled:' .. queue, '0', '0', 'WITHSCORES')
   if first[2] then next_due = math.min(next_due or math.huge, tonumber(first[2])) end
 end
 local answer = {string.format('%.6f', NOW), delayed, overdue, next_due and string.format('%.6f', next_due) or ''}

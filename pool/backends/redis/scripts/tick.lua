@@ -2,7 +2,7 @@
 -- KEYS 1-14 as in parts/keys.lua, 15 ticks (hash: name -> "due version", due as %.6f)
 -- ARGV 1 schedule  2 version  3 due  4 on: the job (five, parts/intake.lua), or nothing
 -- Returns {} when this or a later tick is known; {"ok"} without a job; else {"ok", id, status, replayed, differs}.
---! include keys records places intake
+--! include keys checks records places intake
 local TICKS = KEYS[15]
 check_all()
 if ARGV[4] then check_queue(ARGV[5]) end

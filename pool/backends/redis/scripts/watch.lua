@@ -4,7 +4,7 @@
 --      {lane, job id, claim, lease, renewals, mark of its process}.
 --! include keys records
 local answer = {}
-for _, pool in ipairs(call('ZRANGE', POOLS, 0, -1)) do
+for _, pool in ipairs(call('ZRANGE', POOLS, '0', '-1')) do
   local entries = call('HGETALL', ROOT .. 'pool:' .. pool)
   local fields = {}
   for at = 1, #entries, 2 do fields[entries[at]] = entries[at + 1] end

@@ -9,7 +9,7 @@ local function set_aside(id, queue)
 end
 
 local function reset_bound(index, queue, set)
-  local first = call('ZRANGE', ROOT .. set .. queue, 0, 0, 'WITHSCORES')
+  local first = call('ZRANGE', ROOT .. set .. queue, '0', '0', 'WITHSCORES')
   if first[1] then call('ZADD', index, first[2], queue) else call('ZREM', index, queue) end
 end
 
@@ -41,7 +41,7 @@ end
 -- Move up to `limit` due jobs to pending; returns how many.
 local function promote(limit)
   local moved = 0
-  for _, queue in ipairs(call('ZRANGEBYSCORE', DUES, '-inf', NOW, 'LIMIT', 0, 100)) do
+  for _, queue in ipairs(call('ZRANGEBYSCORE', DUES, '-inf', NOW_TEXT, 'LIMIT', 0, 100)) do
     if moved < limit then moved = moved + promote_queue(queue, limit - moved) end
   end
   return moved
@@ -53,7 +53,7 @@ local function first_in(queue, want)
   if want.whole then
     found = pcall_redis('ZRANGE', ROOT .. 'pending:' .. queue, 0, 0, 'WITHSCORES')
   else
-    found = pcall_redis('ZRANGEBYSCORE', ROOT .. 'pending:' .. queue, want.low, want.high, 'WITHSCORES', 'LIMIT', 0, 1)
+    found = pcall_redis('ZRANGEBYSCORE', ROOT .. 'pending:' .. queue, want.low, want.high, 'WITHSCORES', 'LIMIT', '0', '1')
   end
   if found.err or is_broken('running:' .. queue) then return nil, nil, true end
   return found[1], tonumber(found[2])

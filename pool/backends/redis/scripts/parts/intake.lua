@@ -50,14 +50,14 @@ local function store(id, queue, priority, body, raw_extras, extras, seq)
     flags, times = flags + 1, struct.pack('>dd', run_at, expires_at)
   end
   call('HSET', JOBS, id, struct.pack('>Bdd', flags, NOW, seq) .. times .. body)
-  call('ZADD', IDS, 0, id)
+  call('ZADD', IDS, '0', id)
   greet(queue)
   if expires then call('ZADD', EXPIRY, expires_at, id) end
   if extras.U then call('HSET', UNIQUE, extras.U, id) end
   if extras.I then
     local name = extras.O .. '\0' .. extras.I
     call('HSET', IDEM, name, id .. string.char(WAITING) .. (extras.G or ''))
-    call('ZADD', IDEM_AT, NOW, name)
+    call('ZADD', IDEM_AT, NOW_TEXT, name)
   end
   if run_at > NOW then
     stand_scheduled(id, queue, run_at)

@@ -13,14 +13,4 @@ local JOBS, STATE, PAST, IDS, HEADS, DUES, QUEUES, STATS, UNIQUE, IDEM, IDEM_AT,
 local ROOT = string.sub(JOBS, 1, -5)
 local clock = call('TIME')
 local NOW = tonumber(clock[1]) + tonumber(clock[2]) / 1000000
-
--- Redis has no rollback: a wrong type must be met before the first write. HLEN and ZCARD raise WRONGTYPE.
-local function check_all()
-  for _, key in ipairs({JOBS, STATE, PAST, QUEUES, STATS, UNIQUE, IDEM}) do call('HLEN', key) end
-  for _, key in ipairs({IDS, HEADS, DUES, IDEM_AT, BELLS, EXPIRY, POOLS}) do call('ZCARD', key) end
-end
-
-local SETS = {'pending:', 'scheduled:', 'late:', 'running:', 'completed:', 'failed:', 'cancelled:'}
-local function check_queue(queue)
-  for _, set in ipairs(SETS) do call('ZCARD', ROOT .. set .. queue) end
-end
+local NOW_TEXT = clock[1] .. '.' .. string.sub('000000' .. clock[2], -6) -- a number argument costs a printf in the server

@@ -68,7 +68,7 @@ local function announce()
   for queue, mark in pairs(touched) do
     if not settings(queue).paused then
       lower(HEADS, queue, mark.rank)
-      classes = classes or call('ZRANGE', BELLS, 0, -1)
+      classes = classes or call('ZRANGE', BELLS, '0', '-1')
       for _, class in ipairs(classes) do
         if hears(class, queue, mark.priorities) then ring(class) end
       end

@@ -132,5 +132,5 @@ end
 -- Counters are kept per hour (UTC, hours since 1970); `forget` folds old hours into the totals.
 local HOUR = string.format('%d', math.floor(NOW / 3600))
 local function count(what, n)
-  call('HINCRBY', STATS, 'h:' .. HOUR .. ':' .. what, n or 1)
+  call('HINCRBY', STATS, 'h:' .. HOUR .. ':' .. what, n or '1')
 end
