@@ -1,5 +1,6 @@
 """A model of a store, simple enough to be right: what rests where, who holds what, and who comes next."""
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 from pool.backends.contract import Answer, Want
@@ -90,10 +91,14 @@ class Model:
     generations: dict[int, int] = field(default_factory=lambda: dict.fromkeys(SLOTS, 1))
     bars: dict[int, int] = field(default_factory=dict)
     lanes: dict[LaneId, Lane] = field(default_factory=dict)
-    enqueued: int = 0
+    totals: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def enqueued(self) -> int:
+        return self.totals["enqueued"]
 
     def add(self, job: NewJob, status: Status = Status.PENDING) -> None:
-        self.enqueued += 1
+        self.totals["enqueued"] += 1
         self.jobs[job.id] = Expected(
             job.id,
             job.queue,
@@ -104,6 +109,13 @@ class Model:
             status,
             place=self.enqueued,
         )
+
+    def note_change(self, job: Expected, was: Status, retries: int) -> None:
+        """Count what a settlement, a loss or an order did to a job."""
+        if job.status is not was and not job.status.is_live:
+            self.totals[job.status] += 1
+        if job.retry_count > retries:
+            self.totals["retried"] += job.status.is_live
 
     def holder_of(self, unique_key: str | None) -> Expected | None:
         if unique_key is None:

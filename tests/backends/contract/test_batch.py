@@ -87,6 +87,16 @@ def test_a_batch_that_would_outgrow_the_queues_own_limit_is_refused(store: Backe
     assert [queue.pending for queue in store.queues() if queue.name == "mail"] == [10]
 
 
+def test_a_full_queue_refuses_delayed_jobs_too(store: Backend) -> None:
+    """The limit is about the queue, not about when the job is due."""
+    store.set_queue("mail", max_pending=2)
+    store.enqueue(new_jobs(2, queue="mail"))
+    with unchanged(store), pytest.raises(QueueFull, match="mail"):
+        put(store, queue="mail", delay=1000.0)
+    with unchanged(store), pytest.raises(QueueFull, match="mail"):
+        store.enqueue([new_job(queue="mail", delay=1000.0)], refuse_above=1)
+
+
 def test_room_in_a_limited_queue_comes_back_with_each_claim(store: Backend, hand: Hand) -> None:
     store.set_queue("default", max_pending=2)
     store.enqueue(new_jobs(2))

@@ -1,8 +1,10 @@
 """What anyone may look at: one job, lists with filters and cursors, queues, statistics, pools, the clock."""
 
+from pathlib import Path
+
 import pytest
 
-from pool.backends.contract import Backend, JobFilter
+from pool.backends.contract import Backend, JobFilter, Want
 from pool.clock import wall_now
 from pool.errors import JobNotFound
 from pool.jobs.ids import new_job_id
@@ -114,6 +116,13 @@ def test_text_is_found_in_id_type_error_and_payload(store: Backend, hand: Hand) 
     assert set(_ids(store, text="needle")) == {by_payload, by_type, by_error}
     assert _ids(store, text=plain) == [plain]
     assert _ids(store, text="no such thing") == []
+
+
+def test_text_is_found_in_any_case(store: Backend) -> None:
+    wanted = put(store, type="Mail.Send", payload='{"to": "Anna@Example.org"}')
+    put(store)
+    assert _ids(store, text="mail.send") == [wanted]
+    assert _ids(store, text="ANNA@") == [wanted]
 
 
 @pytest.mark.parametrize("text", ["%", "_", "*", "'", "\\", "a%b", "[", "?"])
@@ -257,6 +266,23 @@ def test_a_closed_client_opens_again(store: Backend) -> None:
     store.close()
     assert store.job(job_id).status is Status.PENDING
     store.enqueue([new_job()])
+
+
+def test_opening_and_closing_again_and_again_leaves_no_descriptors_behind(stores) -> None:
+    def open_descriptors() -> int:
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    client = stores()
+    counts = []
+    for _ in range(10):
+        put(client)
+        client.wait(Want(), 0)
+        client.close()
+        other = stores()
+        put(other)
+        other.close()
+        counts.append(open_descriptors())
+    assert counts[-1] <= counts[0]
 
 
 def test_kind_and_url_name_the_store(store: Backend, place) -> None:

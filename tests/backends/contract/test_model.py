@@ -4,6 +4,7 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -99,7 +100,7 @@ class Driver:
             job.flagged = True
         elif job.status.is_live:
             self.store.cancel(job.id)
-            job.rest(Status.CANCELLED, Reason.CANCELLED)
+            self.change(job, lambda: job.rest(Status.CANCELLED, Reason.CANCELLED))
         else:
             with pytest.raises(IllegalMove):
                 self.store.cancel(job.id)
@@ -126,7 +127,7 @@ class Driver:
             return
         if job.status is Status.FAILED:
             self.store.discard(job.id)
-            job.rest(Status.CANCELLED, Reason.DISCARDED)
+            self.change(job, lambda: job.rest(Status.CANCELLED, Reason.DISCARDED))
         else:
             with pytest.raises(IllegalMove):
                 self.store.discard(job.id)
@@ -183,7 +184,7 @@ class Driver:
         lane.old.append(lane.held)
         lane.held = None
         if is_current and job:
-            job.settle(outcome, delay, word.misfit)
+            self.change(job, lambda: job.settle(outcome, delay, word.misfit))
             for child in children:
                 self.model.add(child)
         self.made[outcome if is_current else "refused"] += 1
@@ -256,7 +257,8 @@ class Driver:
         shared = marks is not None and len(marks) > 1
         for lane, job in held.items():
             started = marks is None or lane in marks
-            job.lose(reason, started=started, board_lost=marks is None, shared=shared)
+            facts = {"started": started, "board_lost": marks is None, "shared": shared}
+            self.change(job, partial(job.lose, reason, **facts))
             self.compare(job)
             self.made["lost"] += 1
         if bar:
@@ -286,6 +288,12 @@ class Driver:
         fitting = [lane for lane in lanes if lane.held is not None]
         return self.rng.choice(fitting if holding and fitting else lanes)
 
+    def change(self, job: Expected, how: Callable[[], None]) -> None:
+        """Make a change in the model and count it as the store must."""
+        was, retries = job.status, job.retry_count
+        how()
+        self.model.note_change(job, was, retries)
+
     def compare(self, job: Expected) -> None:
         seen = self.store.job(job.id)
         counts = (seen.retry_count, seen.kill_count, seen.loss_count, seen.misfits, seen.claim)
@@ -304,7 +312,9 @@ class Driver:
             seen = (queue.pending, queue.scheduled, queue.running, queue.completed, queue.failed)
             assert seen == tuple(mine[status] for status in order), queue.name
             assert queue.paused is (queue.name in self.model.paused)
-        assert self.store.statistics().enqueued == self.model.enqueued
+        numbers, totals = self.store.statistics(), self.model.totals
+        for name in ("enqueued", "completed", "failed", "cancelled", "retried"):
+            assert getattr(numbers, name) == totals[name], name
 
 
 WEIGHTS = {

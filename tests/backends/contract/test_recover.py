@@ -238,6 +238,16 @@ def test_the_attempt_shows_how_the_worker_ended(store: Backend, hands) -> None:
     assert attempt.output == "the last lines it printed"
 
 
+@pytest.mark.parametrize("max_retries", [0, 3])
+def test_how_the_worker_ended_is_shown_as_the_jobs_error(store: Backend, hands, max_retries: int) -> None:
+    hand = hands()
+    job_id = put(store, max_retries=max_retries)
+    hand.take()
+    cause = Cause(reason=Reason.WORKER_LOST, signal=11, text="worker died: SIGSEGV")
+    store.recover(replace(died_working(hand), cause=cause))
+    assert store.job(job_id).error == "worker died: SIGSEGV"
+
+
 def test_an_interruption_by_our_own_shutdown_is_recorded(store: Backend, hands) -> None:
     hand = hands()
     job_id = put(store)

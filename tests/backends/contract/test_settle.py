@@ -82,6 +82,16 @@ def test_a_retry_without_a_wait_is_there_at_once(store: Backend, hands) -> None:
     assert (claim.job_id, claim.attempt, claim.retry_count) == (job_id, 2, 1)
 
 
+def test_a_retry_without_a_wait_is_pending_and_not_scheduled(store: Backend, hand: Hand) -> None:
+    """Scheduled means due later; this one is due now."""
+    job_id = put(store)
+    hand.take()
+    hand.retry(delay=0.0)
+    job = store.job(job_id)
+    assert (job.status, job.retry_count) == (Status.PENDING, 1)
+    assert [(queue.pending, queue.scheduled) for queue in store.queues()] == [(1, 0)]
+
+
 def test_the_last_error_of_a_retried_job_goes_when_it_completes(store: Backend, hand: Hand) -> None:
     job_id = put(store)
     hand.take()
@@ -119,6 +129,14 @@ def test_a_misfit_is_counted_and_shown_to_the_next_worker(store: Backend, hand: 
         hand.give_back(misfit=True, cause=failure("unknown type", Reason.UNKNOWN_TYPE))
     job = store.job(job_id)
     assert (job.misfits, job.retry_count) == (3, 0)
+
+
+def test_why_a_job_was_handed_back_is_shown_as_its_error(store: Backend, hand: Hand) -> None:
+    job_id = put(store)
+    hand.take()
+    hand.give_back(misfit=True, cause=failure("no worker here knows this type", Reason.UNKNOWN_TYPE))
+    job = store.job(job_id)
+    assert (job.status, job.error) == (Status.PENDING, "no worker here knows this type")
 
 
 def test_an_abandoned_job_is_cancelled(store: Backend, hand: Hand) -> None:
@@ -267,6 +285,16 @@ def test_progress_of_a_running_job_is_shown(store: Backend, hand: Hand) -> None:
     assert (job.progress, job.progress_note) == (0.25, "page 5 of 20")
     assert store.report(hand.as_held(), progress=0.5) is False
     assert store.job(job_id).progress == 0.5
+
+
+def test_the_next_run_starts_without_the_progress_of_the_last(store: Backend, hand: Hand) -> None:
+    job_id = put(store)
+    hand.take()
+    store.report(hand.as_held(), progress=0.9, note="nearly done")
+    hand.retry()
+    hand.take()
+    job = store.job(job_id)
+    assert (job.status, job.progress, job.progress_note) == (Status.RUNNING, None, None)
 
 
 def test_a_checkpoint_comes_back_with_the_next_claim(store: Backend, hands) -> None:
