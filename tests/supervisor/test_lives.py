@@ -267,3 +267,50 @@ def test_as_pid_1_strangers_are_reaped_and_not_counted(stage: Stage) -> None:
     os.kill(inner, signal.SIGTERM)
 
     assert stage.ended() == 0
+
+
+def test_no_child_is_forked_while_the_parent_has_threads(stage: Stage) -> None:
+    stage.set("threads")
+    stage.plan(1).start(ready=False)
+    until(lambda: stage.state() == "starting" and stage.status()["pool"]["problems"], "refusal")
+    assert "has 2 threads" in stage.status()["pool"]["problems"][0]
+    assert stage.births() == []
+
+    stage.unset("threads")
+
+    stage.until_state("ready")
+    assert stage.status()["pool"]["problems"] == []
+
+
+def test_a_burst_ends_when_its_workers_have_nothing_left(stage: Stage) -> None:
+    stage.plan(2, burst=True).start()
+
+    stage.tell(1, "announce BURST_DONE")
+    until(lambda: [worker["slot"] for worker in stage.workers()] == [2], "one is done and not replaced")
+    stage.tell(2, "announce BURST_DONE")
+
+    assert stage.ended() == 0
+
+
+def test_a_burst_in_which_a_worker_died_ends_with_1(stage: Stage) -> None:
+    stage.plan(1, burst=True).start()
+    victim = stage.worker(1)
+    os.kill(victim["pid"], signal.SIGKILL)
+    stage.until_replaced(victim)
+
+    stage.tell(1, "announce BURST_DONE")
+
+    assert stage.ended() == 1
+
+
+def test_of_a_hundred_deaths_each_is_told_once(stage: Stage) -> None:
+    stage.plan(4, first_delay=0.001, max_delay=0.001).start()
+
+    pids = stage.until_pids(4)
+    for _ in range(25):
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+        pids = stage.until_pids(4, without=pids)
+
+    until(lambda: len(stage.notes()) == 100, "every death has been told")
+    assert len({note["pid"] for note in stage.notes()}) == 100

@@ -3,6 +3,8 @@
 import functools
 import json
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +38,16 @@ def _spec(scene: Path, given: dict[str, Any]) -> ChildSpec:
     return ChildSpec(run=functools.partial(run_puppet, scene), **given)
 
 
+def wait_until_gone(path: Path) -> None:
+    while path.exists():
+        time.sleep(0.02)
+
+
 if __name__ == "__main__":
     stage = Path(sys.argv[1])
     logs.configure(LogSection(), pool="stage", who="supervisor", in_parent=True)
+    if (stage / "threads").exists():
+        threading.Thread(target=wait_until_gone, args=(stage / "threads",), daemon=True).start()
     supervisor = Supervisor(read_plan(stage), functools.partial(read_plan, stage))
     try:
         code = supervisor.run()
