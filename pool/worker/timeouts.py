@@ -71,7 +71,8 @@ class Interrupts:
 
     def end(self) -> None:
         """User code has ended; nothing is raised from here on."""
-        self._claim, self._deferred = 0, None
+        self._claim = 0
+        self._deferred = self.why = None  # an error holds the frames it went through, and all that they hold
         if self._deadline or self._orphan_deadline:
             self._set_timer(0)
 

@@ -99,6 +99,50 @@ def busy_inside_our_calls(how: str) -> None:
             pool.current().checkpoint(number)
 
 
+@pool.job(backoff=[0])
+def telling(ledger: str) -> None:
+    """Says how far it is, for ever."""
+    note(ledger, "start")
+    try:
+        while True:
+            pool.current().checkpoint(1)
+            time.sleep(0.01)
+    except BaseException as error:
+        note(ledger, type(error).__name__)
+        raise
+
+
+@pool.job
+def threaded() -> list[str]:
+    """What a thread of a job may and may not do."""
+    said: list[str] = []
+
+    def work() -> None:
+        said.append(pool.current().type)
+        print("from the thread")
+        try:
+            pool.current().progress(0.5)
+        except Exception as error:
+            said.append(str(error))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    return said
+
+
+@pool.job
+def wrong_children() -> list[str]:
+    """Each is refused at the call, and the job goes on."""
+    said = []
+    for job, payload in ((add, {"left": "two"}), ("no.such.type", {}), (nothing, {"extra": 1})):
+        try:
+            pool.current().enqueue(job, **payload)
+        except pool.InvalidJob as error:
+            said.append(type(error).__name__)
+    return said
+
+
 @pool.job
 def short(ledger: str, number: int) -> None:
     note(ledger, f"{number} {time.monotonic()}")
