@@ -177,6 +177,7 @@ class LogHandler(logging.Handler):
         transcript = self._stage.transcript()
         if transcript is not None:
             transcript.write("logging", text + "\n")
+            self._stage.after_write()  # logging frees its locks on the way out
         elif record.levelno >= logging.WARNING:
             log.warning(text, logger=record.name)
         else:

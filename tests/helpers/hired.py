@@ -101,10 +101,11 @@ class Shop:
     pool: PoolId = field(default_factory=lambda: new_pool_id("shop"))
     hired: list[Hired] = field(default_factory=list)
     lanes: int = 8
+    url: str = ""
 
     def __post_init__(self) -> None:
         self.board = Board(lanes=self.lanes, records=64)
-        self.url = f"sqlite:///{self.folder}/store.db"
+        self.url = self.url or f"sqlite:///{self.folder}/store.db"
         self.store: Backend = open_backend(self.url)
 
     def config(self, sections: Mapping[str, Any] | None = None, **workers: Any) -> Config:
