@@ -36,6 +36,7 @@ class Expected:
     flagged: bool = False
     reason: Reason | None = None
     runs_alone: bool = False
+    shared_a_death: bool = False  # until it has run alone it may be told to do so again
     was_revived: bool = False  # where a revived job stands among its equals is not promised
 
     def rest(self, status: Status, reason: Reason | None = None) -> None:
@@ -51,6 +52,7 @@ class Expected:
         else:
             self.retry_count += outcome is Outcome.RETRIED
             self.misfits += misfit
+            self.misfits += misfit
             self.rest(Status.SCHEDULED if delay else Status.PENDING)
 
     def lose(self, reason: Reason, *, started: bool, board_lost: bool, shared: bool) -> None:
@@ -60,6 +62,7 @@ class Expected:
         )
         self.retry_count, self.kill_count = loss.counts.retry_count, loss.counts.kill_count
         self.loss_count, self.runs_alone = loss.counts.loss_count, loss.runs_alone
+        self.shared_a_death |= loss.runs_alone
         self.rest(ENDS[loss.move], None if loss.move == "release" else loss.reason)
 
     def revive(self) -> None:
@@ -171,7 +174,8 @@ class Model:
         self._check_order(job, candidates)
         assert claim.claim > job.claim
         assert (claim.retry_count, claim.kill_count, claim.misfits) == (job.retry_count, job.kill_count, job.misfits)
-        assert claim.runs_alone is job.runs_alone
+        assert claim.runs_alone or not job.runs_alone
+        assert job.shared_a_death or not claim.runs_alone
         job.status, job.holder, job.claim, job.runs_alone = Status.RUNNING, lane.id, claim.claim, False
 
     @staticmethod
