@@ -177,34 +177,25 @@ local function find_held()
   return s
 end
 
-local SETTLED_IN = {completed = 'completed:', failed = 'failed:', cancelled = 'cancelled:'}
 local function check_before_settling()
   call('ZCARD', ROOT .. 'running:' .. held.queue)
   local outcome = ARGV[14]
   local is_plain = outcome == 'completed' and #ARGV <= 20 and not has(held.flags, F_EXTRAS)
   if is_plain then
     call('ZCARD', ROOT .. 'completed:' .. held.queue)
-    if ARGV[20] ~= '' then call('HLEN', PAST) end
     return
   end
   record = record or read_record(call('HGET', JOBS, JOB))
-  check_all()
   check_queue(held.queue)
   if record then check_follow_ups(record) end
   for at = 21, #ARGV, JOB_ARGS do check_queue(ARGV[at + 1]) end
 end
 
-call('HLEN', STATS)
-call('HLEN', JOBS)
+check_all()
 if JOB ~= '' then
   held = find_held()
   if held then check_before_settling() end
 end
-if WANT ~= '' then
-  call('ZCARD', DUES)
-  call('ZCARD', EXPIRY)
-end
-if is_new then call('ZCARD', POOLS) end
 
 -- ---------------------------------------------------------------- then write
 call('ZREM', HEADS, '') -- never refused, so nothing after it is: a full store can always be worked off

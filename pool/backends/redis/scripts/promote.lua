@@ -11,8 +11,10 @@ local moved = promote(limit)
 for _, id in ipairs(call('ZRANGEBYSCORE', EXPIRY, '-inf', NOW_TEXT, 'LIMIT', 0, limit)) do
   local record, s = read_record(call('HGET', JOBS, id)), state_of(id)
   local is_waiting = record and (not s or s.status == WAITING)
-  call('ZREM', EXPIRY, id) -- a running one comes back here when it is put back
-  if is_waiting and is_expired(record) then end_waiting(id, record.queue, s, record, CANCELLED, 'expired') end
+  if not record or not is_broken(record.queue) then
+    call('ZREM', EXPIRY, id) -- a running one comes back here when it is put back
+    if is_waiting and is_expired(record) then end_waiting(id, record.queue, s, record, CANCELLED, 'expired') end
+  end
 end
 
 local function ring_sleepers()
@@ -22,7 +24,8 @@ local function ring_sleepers()
     for _, queue in ipairs(ready) do
       local low, high, mode, names = string.match(class, '^(%d+):(%d+):(.):(.*)$')
       local listed = low and string.find(names, '\31' .. queue .. '\31', 1, true) ~= nil
-      if low and listed == (mode == '=') and call('ZCARD', ROOT .. 'pending:' .. queue) > 0 then ring(class) end
+      local is_served = low and listed == (mode == '=') and not is_broken(queue)
+      if is_served and call('ZCARD', ROOT .. 'pending:' .. queue) > 0 then ring(class) end
     end
   end
 end
@@ -32,6 +35,7 @@ local function next_due()
   for _ = 1, 100 do
     local first = call('ZRANGE', DUES, '0', '0', 'WITHSCORES')
     if not first[1] then return '' end
+    if is_broken(first[1]) then return first[2] end
     local top = call('ZRANGE', ROOT .. 'scheduled:' .. first[1], '0', '0', 'WITHSCORES')
     if top[2] == first[2] then return top[2] end
     if top[2] then call('ZADD', DUES, top[2], first[1]) else call('ZREM', DUES, first[1]) end

@@ -13,14 +13,21 @@ local function reset_bound(index, queue, set)
   if first[1] then call('ZADD', index, first[2], queue) else call('ZREM', index, queue) end
 end
 
-local function is_broken(set)
-  local size = pcall_redis('ZCARD', ROOT .. set)
-  return type(size) == 'table'
+-- A queue with a key of the wrong type is left alone: claims and promotion serve the others.
+local fitness = {}
+local function is_broken(queue)
+  if fitness[queue] == nil then
+    fitness[queue] = false
+    for _, set in ipairs(SETS) do
+      if type(pcall_redis('ZCARD', ROOT .. set .. queue)) == 'table' then fitness[queue] = true end
+    end
+  end
+  return fitness[queue]
 end
 
 local function promote_queue(queue, limit)
   local due = pcall_redis('ZRANGEBYSCORE', ROOT .. 'scheduled:' .. queue, '-inf', NOW, 'WITHSCORES', 'LIMIT', 0, limit)
-  if due.err or is_broken('pending:' .. queue) or is_broken('late:' .. queue) then return 0 end
+  if due.err or is_broken(queue) then return 0 end
   for at = 1, #due, 2 do
     local id = due[at]
     local record, s = read_record(call('HGET', JOBS, id)), state_of(id)
@@ -55,7 +62,7 @@ local function first_in(queue, want)
   else
     found = pcall_redis('ZRANGEBYSCORE', ROOT .. 'pending:' .. queue, want.low, want.high, 'WITHSCORES', 'LIMIT', '0', '1')
   end
-  if found.err or is_broken('running:' .. queue) then return nil, nil, true end
+  if found.err or is_broken(queue) then return nil, nil, true end
   return found[1], tonumber(found[2])
 end
 
