@@ -4,7 +4,6 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
 
-
 from pool.backends.contract import JobFilter
 from pool.backends.redis.backend import RedisBackend
 from pool.identity import LaneId, PoolId, WorkerId
