@@ -52,7 +52,6 @@ class Expected:
         else:
             self.retry_count += outcome is Outcome.RETRIED
             self.misfits += misfit
-            self.misfits += misfit
             self.rest(Status.SCHEDULED if delay else Status.PENDING)
 
     def lose(self, reason: Reason, *, started: bool, board_lost: bool, shared: bool) -> None:
