@@ -83,6 +83,13 @@ def status(arguments: Arguments) -> int:
     return OK
 
 
+def top(arguments: Arguments) -> int:
+    """The pool live, with keys; plain lines where there is no terminal."""
+    from pool.cli.top import run_top
+
+    return run_top(arguments, socket_of(arguments))
+
+
 # ---------------------------------------------------------------- ordering
 
 
@@ -177,6 +184,10 @@ def _status(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--watch", action="store_true", help="look again each second")
 
 
+def _top(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--count", metavar="N", type=_count, default=0, help="show N pictures, then end")
+
+
 def _reload(parser: argparse.ArgumentParser) -> None:
     _json(parser)
     parser.add_argument("--rolling", action="store_true", help="replace all workers one by one (new code)")
@@ -213,6 +224,7 @@ def _count(text: str) -> int:
 
 VERBS: dict[str, Verb] = {
     "status": Verb("Show the pool, its workers and its queues.", status, _status),
+    "top": Verb("Watch the pool live: workers, queues, failures; keys to pause, retry, scale.", top, _top),
     "health": Verb("Ask whether the pool is alive: 0 yes, 1 no, 69 nothing there.", health, _health),
     "reload": Verb("Read the configuration again and apply what changed.", reload, _reload),
     "scale": Verb("Run this many workers.", scale, _scale),

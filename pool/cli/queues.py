@@ -112,6 +112,7 @@ def pool_document(pool: PoolState) -> dict[str, Any]:
         "state": "lost" if pool.lost else "alive",
         "age_s": pool.age_s,
         **{key: pool.facts.get(key) for key in ("version", "workers", "groups", "schedule")},
+        "types": sorted(pool.facts.get("types") or ()),
     }
 
 

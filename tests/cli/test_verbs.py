@@ -75,7 +75,7 @@ def test_what_cannot_be_enqueued_is_refused_in_a_sentence(
     open_house: OpenHouse, words: tuple[str, ...], sentence: str
 ) -> None:
     house = open_house(workers=1)
-    house.wait_for(lambda: house.cli_json("pools")[0]["workers"], "the pool's first beat")
+    house.wait_for(lambda: house.cli_json("pools")[0]["types"], "the pool's types in the store")
     done = house.cli("enqueue", *words, check=False)
     assert done.returncode == 1
     assert sentence in done.stderr
@@ -188,7 +188,7 @@ def test_redacted_fields_are_never_shown(open_house: OpenHouse) -> None:
     house = open_house(app=REDACTING)
     job_id = house.enqueue("tasks.pay", {"card_token": "s3cr3t", "amount": 5})
     house.wait_until(job_id, "completed")
-    house.wait_for(lambda: house.cli_json("pools")[0]["workers"], "the pool's first beat")
+    house.wait_for(lambda: house.cli_json("pools")[0]["types"], "the pool's types in the store")
     shown = [house.cli("jobs", "show", job_id).stdout, house.cli("jobs", "list", "--json").stdout]
     assert all("s3cr3t" not in text for text in shown)
     assert house.cli_json("jobs", "show", job_id)["payload"] == {"card_token": "***", "amount": 5}
