@@ -1,6 +1,7 @@
 """The database's file and its folder: where it may stand, whose it is, and clear words when it cannot be used."""
 
 import os
+import stat
 from contextlib import suppress
 from pathlib import Path
 
@@ -23,14 +24,25 @@ def stat_or_none(path: str) -> os.stat_result | None:
 def prepare(path: str, *, create: bool) -> os.stat_result:
     """Check that a database can be opened here, make it when it may be made, and return its stat."""
     folder = str(Path(path).parent)
-    if not Path(folder).is_dir():
-        raise ConfigError(f"database folder {folder} does not exist: make it (mkdir -p {folder}) or change backend.url")
+    _check_folder(path, folder)
     _refuse_network(path, folder)
     found = stat_or_none(path)
     if found is None or found.st_size == 0:
         return _make(path, folder, create=create, exists=found is not None)
     _refuse_foreign(path)
     return found
+
+
+def _check_folder(path: str, folder: str) -> None:
+    try:
+        is_folder = stat.S_ISDIR(Path(folder).stat().st_mode)
+        Path(path).exists()
+    except FileNotFoundError:
+        is_folder = False
+    except PermissionError as problem:
+        raise BackendUnavailable(path, f"this user may not enter {folder}; check owner, group and mode") from problem
+    if not is_folder:
+        raise ConfigError(f"database folder {folder} does not exist: make it (mkdir -p {folder}) or change backend.url")
 
 
 def _make(path: str, folder: str, *, create: bool, exists: bool) -> os.stat_result:

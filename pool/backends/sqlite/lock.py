@@ -25,6 +25,8 @@ from pool.errors import BackendBusy
 _FLOCK = struct.Struct("hhqqi4x")  # struct flock of 64-bit Linux: type, whence, start, length, pid
 _SYS_FUTEX = {"x86_64": 202, "aarch64": 98, "riscv64": 98, "ppc64le": 221, "s390x": 238}.get(platform.machine())
 _FUTEX_WAIT, _FUTEX_WAKE = 0, 1
+_OWNER, _OWNER_AT = struct.Struct("=QQQ"), 64
+_SUFFIX = "-lock"
 _LOOK_AGAIN_S = 0.01
 _POLL_S = 0.0005
 
@@ -44,6 +46,16 @@ class Turn:
 
     def now(self) -> int:
         return self._words[0]
+
+    @property
+    def written_for(self) -> tuple[int, int, int]:
+        """Inode and device of the database this file was last used with, and its own inode then."""
+        inode, device, own = _OWNER.unpack_from(self._map, _OWNER_AT)
+        return inode, device, own
+
+    @written_for.setter
+    def written_for(self, marks: tuple[int, int, int]) -> None:
+        _OWNER.pack_into(self._map, _OWNER_AT, *marks)
 
     def mark_waiting(self) -> None:
         self._words[1] = 1
@@ -72,7 +84,7 @@ class WriteLock:
     """One process's place in the queue of one store, shared by its threads."""
 
     def __init__(self, path: str, like: os.stat_result) -> None:
-        self.path = path
+        self.path, self._database = path, path.removesuffix(_SUFFIX)
         self._pid = os.getpid()
         self._mutex = threading.Lock()
         self._fd = open_side_file(path, like)
@@ -91,7 +103,7 @@ class WriteLock:
     def acquire(self, seconds: float) -> None:
         """Hold the lock; BackendBusy with the holder's pid after `seconds`."""
         if not self._mutex.acquire(timeout=seconds):
-            raise BackendBusy(self.path, seconds, os.getpid())
+            raise BackendBusy(self._database, seconds, os.getpid())
         if self._try():
             return
         try:
@@ -100,10 +112,26 @@ class WriteLock:
             self._mutex.release()
             raise
 
+    def acquire_if_free_within(self, seconds: float) -> bool:
+        """Hold the lock if that is possible soon; whether it is held now."""
+        try:
+            self.acquire(seconds)
+        except BackendBusy:
+            return False
+        return True
+
     def release(self) -> None:
         fcntl.lockf(self._fd, fcntl.LOCK_UN)
         self._turn.pass_on()
         self._mutex.release()
+
+    def is_of_another(self, database: os.stat_result) -> bool:
+        """Whether this file stayed while the database at its side was replaced (a copied lock file tells nothing)."""
+        inode, device, own = self._turn.written_for
+        return own == os.fstat(self._fd).st_ino and (inode, device) != (database.st_ino, database.st_dev)
+
+    def belongs_to(self, database: os.stat_result) -> None:
+        self._turn.written_for = (database.st_ino, database.st_dev, os.fstat(self._fd).st_ino)
 
     def holder_pid(self) -> int:
         """The pid that holds the lock now; 0 when nobody does or it is not visible from here."""
@@ -130,7 +158,7 @@ class WriteLock:
             self._turn.mark_waiting()
             left = deadline - monotonic_now()
             if left <= 0:
-                raise BackendBusy(self.path, seconds, self.holder_pid())
+                raise BackendBusy(self._database, seconds, self.holder_pid())
             self._turn.wait(seen, left)
 
 
@@ -155,8 +183,9 @@ _locks: dict[str, WriteLock] = {}
 _locks_guard = threading.Lock()
 
 
-def lock_of(path: str, like: os.stat_result) -> WriteLock:
-    """This process's lock for that file. Old ones are kept for ever: closing them would free a live lock."""
+def lock_of(database: str, like: os.stat_result) -> WriteLock:
+    """This process's lock for that database. Old ones are kept for ever: closing them would free a live lock."""
+    path = database + _SUFFIX
     with _locks_guard:
         lock = _locks.get(path)
         if lock is None or not lock.is_ours:

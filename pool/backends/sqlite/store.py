@@ -23,13 +23,14 @@ from pool.backends.sqlite.migrations import bring_up_to_date
 from pool.backends.sqlite.transaction import Host, Transaction
 from pool.backends.sqlite.trouble import FOREIGN, NotSynced, translated
 from pool.clock import monotonic_now
-from pool.errors import BackendUnavailable
+from pool.errors import BackendBusy, BackendUnavailable
 from pool.logs import log
 
 T = TypeVar("T")
 WAL_KEPT_BYTES = 16 * 2**20
 _CHECKPOINT_PAGES = 3000  # 12 MB: a third of the syncs of the default, and the hot pages are written once
 _LOOK_AT_FILE_S = 1.0
+_OPENING_WAIT_S = 0.5
 
 
 class Store:
@@ -136,21 +137,36 @@ class Store:
                 self.path, "the file was deleted while in use: put it back, or restart everything that uses it"
             )
         self.stat = files.prepare(self.path, create=self._may_create)
-        self._lock = lock_of(f"{self.path}-lock", self.stat)
-        self._lock.acquire(self._lock_wait)
+        self._lock = lock_of(self.path, self.stat)
+        held = self._lock.acquire_if_free_within(min(self._lock_wait, _OPENING_WAIT_S))
         try:
-            db = sqlite3.connect(
-                self.path, timeout=self._lock_wait, isolation_level=None, check_same_thread=False, cached_statements=256
-            )
-            try:
-                self._set_up(db)
-            except BaseException:
-                db.close()
-                raise
+            db = self._connect(self.stat, self._lock, held=held)
         finally:
-            self._lock.release()
+            if held:
+                self._lock.release()
         self._db, self._was_open = db, True
         self._file_seen_at = monotonic_now()
+
+    def _connect(self, stat: os.stat_result, lock: WriteLock, *, held: bool) -> sqlite3.Connection:
+        """Opening waits for the lock only when it may have to write: readers of a busy store need not stand in line."""
+        if lock.is_of_another(stat) and (wal := files.stat_or_none(f"{self.path}-wal")) and wal.st_size:
+            raise BackendUnavailable(
+                self.path,
+                f"the file was replaced while the -wal of the old one is still there; delete {self.path}-wal and "
+                f"{self.path}-shm, or {lock.path} if the -wal came with the new file",
+            )
+        if not held and stat.st_size == 0:
+            raise BackendBusy(self.path, self._lock_wait, lock.holder_pid())
+        db = sqlite3.connect(
+            self.path, timeout=self._lock_wait, isolation_level=None, check_same_thread=False, cached_statements=256
+        )
+        try:
+            self._set_up(db)
+        except BaseException:
+            db.close()
+            raise
+        lock.belongs_to(stat)
+        return db
 
     def _set_up(self, db: sqlite3.Connection) -> None:
         db.execute("PRAGMA synchronous = NORMAL")

@@ -42,6 +42,8 @@ def exchange(tx: Transaction, lane: LaneId, request: int, word: Settlement | Non
     record.settled = None if word is None else int(_settle(tx, lane, record, word))
     told = _told(tx, lane, record, want)
     record.save(tx)
+    if record.held is None and (leased or want is None):
+        tx.run(_SQL["forget leased lane"], (record.id, leased))  # of an HTTP claim: nobody calls it again
     return told
 
 

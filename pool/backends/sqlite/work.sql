@@ -24,6 +24,9 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id;
 -- name: lane answered
 UPDATE lanes SET request = ?, settled = ?, held = ?, claim = ? WHERE id = ?;
 
+-- name: forget leased lane
+DELETE FROM lanes WHERE id = ?1 AND held IS NULL AND (?2 OR lease IS NOT NULL);
+
 -- name: lane lease
 UPDATE lanes SET lease = ?, expires_boot = ? WHERE id = ?;
 
