@@ -22,7 +22,7 @@ def test_burst_ends_with_1_when_a_worker_died(open_house: OpenHouse) -> None:
     house = open_house(
         start=False, flags=("--burst",), settings="[restart]\nfirst_delay = 0.1\n[jobs]\nmax_kills = 1\n"
     )
-    house.client.enqueue("tasks.die", {}, max_kills=1)
+    house.cli("enqueue", "tasks.die")
     house.start(wait=False)
     assert house.wait_exit() == 1
 
