@@ -48,13 +48,12 @@ def below(root_pid: int, table: dict[int, Kin], without: Iterable[int] = ()) -> 
     return found
 
 
-def strays_of(worker: str, our_pid: int, living: Iterable[int]) -> list[Kin]:
-    """What a dead worker (its identity as text) left below us. Reads /proc only when there are strangers at all."""
-    known = set(living)
-    if set(_direct_children(our_pid)) <= known:
+def strays_of(workers: Iterable[str], our_pid: int, living: Iterable[int]) -> list[Kin]:
+    """What dead workers (their identities as text) left below us. Reads all of /proc only when there are strangers."""
+    marks, known = {f"{MARK_VARIABLE}={worker}".encode() for worker in workers}, set(living)
+    if not marks or set(_direct_children(our_pid)) <= known:
         return []
-    mark = f"{MARK_VARIABLE}={worker}".encode()
-    return [kin for kin in below(our_pid, process_table(), known) if mark in _environment(kin.pid)]
+    return [kin for kin in below(our_pid, process_table(), known) if marks.intersection(_environment(kin.pid))]
 
 
 def kill_kin(kin: Iterable[Kin]) -> int:

@@ -6,7 +6,7 @@ so it is stopped first, the board is read again while nothing moves, and only th
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -96,11 +96,18 @@ class Executions:
 
 def kill_by_order(child: Child, order: Ordered) -> None:
     """SIGKILL to the process, its group, and what hangs below it outside the group."""
-    child.ordered, child.deadline = order, None
-    kin = below(child.pid, process_table())
-    log.warning("killing child", slot=child.slot, pid=child.pid, order=order.name.lower())
-    kill_group(child.pid)
-    kill_kin(kin)
+    kill_all_by_order({child: order})
+
+
+def kill_all_by_order(orders: Mapping[Child, Ordered]) -> None:
+    """The same to many, with one look at the process table."""
+    table = process_table() if orders else {}
+    for child, order in orders.items():
+        child.ordered, child.deadline = child.ordered or order, None  # the first reason is the reason
+        log.warning("killing child", slot=child.slot, pid=child.pid, order=order.name.lower())
+        kin = below(child.pid, table)
+        kill_group(child.pid)
+        kill_kin(kin)
 
 
 def _is_stack_written(execution: Execution, now: float) -> bool:

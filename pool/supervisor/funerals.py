@@ -53,13 +53,14 @@ class Funerals:
         for _ in range(MOST_PER_TURN):
             pid = next_zombie()
             if pid is None:
-                return losses, False
+                break
             child = self._house.children.by_pid(pid)
             if child is None:
                 reap(pid)
             else:
                 losses.append(self._bury(child))
-        return losses, True
+        self._end_strays([loss.child for loss in losses if not loss.exit.planned or loss.child.ordered])
+        return losses, pid is not None
 
     def free_settled_records(self) -> None:
         """The keeper has told the store: these records may be used again."""
@@ -85,8 +86,6 @@ class Funerals:
         loss = Loss(child, slot, place, exit, *_jobs_of(child))
         self._house.executions.forget(child)
         self._leave_note(child, ending, exit)
-        if not exit.planned or child.ordered != Ordered.NONE:
-            self._end_strays(child)
         os.close(child.stack_fd)
         _report(loss)
         return loss
@@ -111,12 +110,15 @@ class Funerals:
         self._unsettled.append(child)
         self._house.premises.wake_keeper()
 
-    def _end_strays(self, child: Child) -> None:
-        worker = str(WorkerId(self._house.plan.pool, child.slot, child.generation))
-        living = [other.pid for other in self._house.children.living()]
-        killed = kill_kin(strays_of(worker, os.getpid(), living))
+    def _end_strays(self, dead: list[Child]) -> None:
+        if not dead:
+            return
+        workers = [str(WorkerId(self._house.plan.pool, child.slot, child.generation)) for child in dead]
+        living = [child.pid for child in self._house.children.living()]
+        killed = kill_kin(strays_of(workers, os.getpid(), living))
         if killed:
-            log.warning("killed what a dead worker had left behind", slot=child.slot, processes=killed)
+            slots = [child.slot for child in dead]
+            log.warning("killed what dead workers had left behind", slots=slots, processes=killed)
 
 
 def is_settled(child: Child) -> bool:

@@ -21,7 +21,6 @@ class House:
         self.premises = Premises(plan.pool, lanes=max((spec.lanes for spec in plan.specs), default=1))
         self.births = Births(self.premises, children)
         self.executions = Executions()
-        self.deaths = 0  # unplanned ones of workers
         self.complaints: dict[str, str] = {}  # topic → sentence for people
 
     def others_first(self) -> Iterator[Child]:

@@ -33,6 +33,8 @@ from pool.supervisor.verbs import Verbs
 SECOND_INTERRUPT_AFTER_S = 0.5
 # So late a turn means that we were stopped or the machine slept: the children may have been, too.
 GAP_S = 2.0
+# Signals that change what is wanted: a pool that stops wants nothing.
+_CHANGES = frozenset({signal.SIGHUP, signal.SIGUSR2, signal.SIGTTIN, signal.SIGTTOU})
 EXIT_CANNOT_START = 78
 EXIT_BURST_HAD_DEATHS = 1
 
@@ -208,7 +210,7 @@ class Supervisor:
             signal.SIGTTOU: lambda: self._scaling.change_by(-1, now),
         }
         act = acts.get(letter.signal)
-        if act is not None:
+        if act is not None and not (self._stopping is not None and letter.signal in _CHANGES):
             act()
 
     def _interrupt(self, at: float, now: float) -> None:

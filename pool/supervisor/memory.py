@@ -2,7 +2,6 @@
 
 import os
 from enum import Enum, auto
-from pathlib import Path
 
 from pool.board.record import Process
 from pool.seat import MemoryRule
@@ -21,9 +20,15 @@ class Size(Enum):
 def rss_bytes(pid: int) -> int:
     """Resident bytes; 0 when the process is gone."""
     try:
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE_BYTES
-    except (OSError, IndexError):
+        fd = os.open(f"/proc/{pid}/statm", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
         return 0
+    try:
+        return int(os.read(fd, 128).split()[1]) * _PAGE_BYTES
+    except (OSError, IndexError):  # it ended between the two
+        return 0
+    finally:
+        os.close(fd)
 
 
 def size_of(pid: int, process: Process, rule: MemoryRule) -> int:

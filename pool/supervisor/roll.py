@@ -1,11 +1,11 @@
 """A roll: slots replaced a few at a time, new before old. If the first new one does not become ready, all old ones stay."""
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable
 
 from pool.board.record import Ordered
 from pool.logs import log
-from pool.supervisor.children import Child, Slot
+from pool.supervisor.children import Child, GroupKey, Slot
 from pool.supervisor.executions import kill_by_order
 from pool.supervisor.funerals import Loss, Place
 from pool.supervisor.house import House
@@ -20,7 +20,7 @@ class Roll:
 
     def __init__(self, house: House, replacing: Replacing, slots: Iterable[Slot], why: str, now: float) -> None:
         self._house, self._replacing, self._why, self._began = house, replacing, why, now
-        self._pending = deque(slots)
+        self._pending = list(slots)
         self._total = len(self._pending)
         self._under_way: dict[int, Slot] = {}
         self._tries: Counter[int] = Counter()
@@ -39,12 +39,17 @@ class Roll:
         """Begin with the slots that may be begun."""
         for slot in [slot for slot in self._under_way.values() if not slot.wanted]:
             del self._under_way[slot.number]  # a smaller count took the place away meanwhile
-        for _ in range(len(self._pending)):
-            slot = self._pending.popleft()
-            if not slot.wanted:
-                continue
-            if not self._begin(slot, now):
-                self._pending.append(slot)
+        room = self._room()
+        waiting: list[Slot] = []
+        for slot in filter(lambda slot: slot.wanted, self._pending):
+            key = (slot.role, slot.group)
+            if self._is_new(slot):
+                self.replaced += 1
+            elif room[key] > 0 and self._begin(slot, now):
+                room[key] -= 1
+            else:
+                waiting.append(slot)
+        self._pending = waiting
 
     def saw_ready(self, child: Child) -> None:
         """A child is ready: perhaps one of ours."""
@@ -69,6 +74,15 @@ class Roll:
             self._pending.append(slot)
         else:
             self.error = f"{self.replaced} of {self._total} replaced; slot {slot.number} failed: {reason}"
+
+    def _room(self) -> dict[GroupKey, int]:
+        """How many more heirs each group may have now: of thousands of places only these few are looked at in a turn."""
+        groups = {key: self._house.children.of_group(key) for key in {(s.role, s.group) for s in self._pending}}
+        return {key: max(1, len(group) // 4) - sum(s.heir is not None for s in group) for key, group in groups.items()}
+
+    def _is_new(self, slot: Slot) -> bool:
+        """It died and came back since we began: nothing is left to replace."""
+        return slot.is_ready and slot.child is not None and slot.child.born_at >= self._began
 
     def _begin(self, slot: Slot, now: float) -> bool:
         if slot.child is None and slot.heir is None:

@@ -6,8 +6,7 @@ Deadlines are monotonic and set once; a repeated SIGTERM finds them set.
 from pool.board.record import Ordered, State
 from pool.logs import log
 from pool.supervisor.children import Child, Stage
-from pool.supervisor.deaths import kill_group
-from pool.supervisor.executions import kill_by_order
+from pool.supervisor.executions import kill_all_by_order, kill_by_order
 from pool.supervisor.funerals import Funerals, Loss, is_settled
 from pool.supervisor.house import House
 
@@ -39,8 +38,7 @@ class Stopping:
             return
         self.is_hurried = True
         log.warning("stopping at once")
-        for child in self._house.others_first():
-            self._kill(child)
+        kill_all_by_order(dict.fromkeys(self._house.others_first(), Ordered.STOP))
         if self._keeper_until is not None:
             self._bound_the_last(now)
 
@@ -79,12 +77,6 @@ class Stopping:
                 seconds = min(seconds, BOOTING_GRACE_S)
             child.deadline, child.deadline_order = now + seconds, Ordered.STOP
 
-    def _kill(self, child: Child) -> None:
-        if child.ordered == Ordered.NONE:
-            kill_by_order(child, Ordered.STOP)
-        else:
-            kill_group(child.pid)
-
     def _latest_deadline(self) -> float:
         longest = max((child.spec.stop_timeout for child in self._house.others_first()), default=0.0)
         return self.began + max(longest, BOOTING_GRACE_S)
@@ -100,7 +92,7 @@ class Stopping:
             self._bring_back_the_keeper()
         for child in list(self._house.last_ones()):
             if now >= until:
-                self._kill(child)
+                kill_by_order(child, Ordered.STOP)
             elif child.stage is not Stage.BORN or not self._funerals.unsettled():
                 self._house.tell_to_leave(child, "stop", now)
                 child.deadline, child.deadline_order = until, Ordered.STOP

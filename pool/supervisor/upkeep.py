@@ -5,7 +5,7 @@ from pool.clock import monotonic_now
 from pool.logs import log
 from pool.supervisor import restarts
 from pool.supervisor.children import Child, Stage
-from pool.supervisor.executions import kill_by_order
+from pool.supervisor.executions import kill_all_by_order
 from pool.supervisor.funerals import Funerals, Loss, Place
 from pool.supervisor.house import House
 from pool.supervisor.inspection import Inspection
@@ -54,11 +54,15 @@ class Upkeep:
 
     def kill_overdue(self, now: float) -> None:
         """Not ready in time, or the time to leave is over."""
-        for child in self._children.living():
-            if child.deadline is not None and child.deadline <= now:
-                if child.deadline_order == Ordered.BOOT:
-                    log.error("child did not become ready in time", slot=child.slot, within_s=child.spec.boot_timeout)
-                kill_by_order(child, child.deadline_order)
+        overdue = [child for child in self._children.living() if child.deadline is not None and child.deadline <= now]
+        late = [child for child in overdue if child.deadline_order == Ordered.BOOT]
+        for child in late:
+            if child.record.process.read().state != State.BOOTING:
+                child.deadline, self.look_at = None, 0.0  # it has just become ready and may have claimed
+                overdue.remove(child)
+            else:
+                log.error("child did not become ready in time", slot=child.slot, within_s=child.spec.boot_timeout)
+        kill_all_by_order({child: child.deadline_order for child in overdue})
 
     def start_clocks_anew(self, now: float) -> None:
         """We were away, and the children may have been: nothing that ran out meanwhile proves anything."""

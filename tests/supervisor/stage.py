@@ -47,9 +47,8 @@ class Stage:
     def start(self, *prefix: str, ready: bool = True, env: dict[str, str] | None = None, **options: Any) -> "Stage":
         command = [*prefix, sys.executable, "-m", "tests.supervisor.theatre", str(self.scene)]
         with open(self.scene / "log", "ab") as log:
-            self.process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stderr=log, env={**os.environ, **(env or {})}, **options
-            )
+            options = {"stdin": subprocess.DEVNULL, "env": {**os.environ, **(env or {})}, **options}
+            self.process = subprocess.Popen(command, stderr=log, **options)
         if ready:
             self.until_state("ready")
         return self
