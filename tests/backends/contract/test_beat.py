@@ -353,3 +353,20 @@ def test_the_claim_of_a_beating_pool_has_no_lease_of_its_own(store: Backend, hou
     for _ in range(5):
         assert store.recover_expired() == []
     assert replace(held) == hand.as_held()
+
+
+def test_a_leased_lane_is_known_only_while_it_holds_a_job(store: Backend, house: PoolId) -> None:
+    """Each claim over HTTP is a lane of its own: the store must not keep them all."""
+    hand = _hand(store, house)
+    want = Want(lease_seconds=600.0)
+    assert hand.claim(want) is None
+    job_id = put(store)
+    hand.request = 0  # nothing is remembered of the claim that found nothing
+    hand.take(want)
+    again = store.exchange(hand.lane, 7, want=want).claim
+    assert again is not None
+    assert again.job_id == job_id, "as long as it holds the job, it is given that one again"
+    hand.request = 7
+    assert hand.complete()
+    put(store)
+    assert store.exchange(hand.lane, 1, want=want).claim is not None

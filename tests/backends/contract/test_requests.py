@@ -150,3 +150,33 @@ def test_a_request_repeated_after_the_job_was_taken_back_does_not_hold_it_again(
         store.exchange(slow.lane, 1, want=ANYTHING)
         assert slow.exchange(settlement=settlement(claim)).settled is False
     assert store.job(claim.job_id).status is Status.RUNNING
+
+
+def test_a_refused_settlement_counts_as_a_request_of_a_new_lane(store: Backend, hands) -> None:
+    put(store)
+    holder, stranger = hands(), hands()
+    word = settlement(holder.take())
+    assert store.exchange(stranger.lane, 5, settlement=word).settled is False
+    put(store)
+    with unchanged(store), pytest.raises(RequestRefused):
+        store.exchange(stranger.lane, 4, want=ANYTHING)
+
+
+def test_an_empty_answer_counts_as_a_request_of_a_new_lane(store: Backend, hand: Hand) -> None:
+    assert store.exchange(hand.lane, 5, want=ANYTHING).claim is None
+    put(store)
+    with unchanged(store), pytest.raises(RequestRefused):
+        store.exchange(hand.lane, 4, want=ANYTHING)
+
+
+def test_numbers_are_remembered_over_a_recovery_without_a_bar(store: Backend, hand: Hand) -> None:
+    """The lane lives on; what it sent before the recovery must not act after it."""
+    put(store)
+    word = settlement(hand.take())
+    store.exchange(hand.lane, 5, settlement=word)
+    store.recover(departure(hand.lane.worker, bar=False))
+    put(store)
+    for late in ({"want": ANYTHING}, {"settlement": word}):
+        with unchanged(store), pytest.raises(RequestRefused):
+            store.exchange(hand.lane, 4, **late)
+    assert store.exchange(hand.lane, 6, want=ANYTHING).claim is not None
