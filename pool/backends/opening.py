@@ -1,11 +1,13 @@
 """From a URL to a backend. Only the backend that is asked for is imported."""
 
-from urllib.parse import unquote, urlsplit, urlunsplit
+import re
+from urllib.parse import unquote
 
 from pool.backends.contract import Backend
 from pool.errors import ConfigError
 
 _REDIS_SCHEMES = ("redis", "rediss", "unix", "valkey", "valkeys")
+_QUERY_SECRET = re.compile(r"([?&][a-z_]*(?:password|secret|token)=)[^&#]*", re.IGNORECASE)
 _CHOICES = "sqlite:///relative/path, sqlite:////absolute/path, redis://host:6379/0, rediss://… (TLS), redis+sentinel://…, redis+cluster://…"
 
 
@@ -37,10 +39,10 @@ def sqlite_path(url: str) -> str:
 
 
 def mask_url(url: str) -> str:
-    """The URL without its password, safe to print."""
-    parts = urlsplit(url)
-    if "@" not in parts.netloc:
-        return url
-    login, _, place = parts.netloc.rpartition("@")
+    """The URL without its passwords, safe to print; also for what is no URL at all."""
+    scheme, mark, rest = _QUERY_SECRET.sub(r"\1***", url).partition("://")
+    login, at, place = rest.rpartition("@")
+    if not at:
+        return scheme + mark + rest
     user, colon, _ = login.partition(":")
-    return urlunsplit(parts._replace(netloc=f"{user}{colon}{'***' if colon else ''}@{place}"))
+    return f"{scheme}{mark}{user}{colon}{'***' if colon else ''}@{place}"
