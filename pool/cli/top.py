@@ -146,8 +146,8 @@ class _Top:
     def _pause(self) -> None:
         queues = self._desk.view.status.get("queues", ())
         if queues:
-            chosen = queues[_within(self._choice.queue, queues)]
-            self._desk.order(lambda desk: desk.set_paused(chosen["name"], not chosen.get("paused")))
+            name = queues[_within(self._choice.queue, queues)]["name"]
+            self._desk.order(lambda desk: desk.pause_or_resume(name))
 
     def _retry(self) -> None:
         failures = self._desk.view.failures

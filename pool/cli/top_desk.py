@@ -83,9 +83,11 @@ class Desk:
         code, answer = self._ask("POST", "/scale", {"group": group, "count": count})
         return f"{group}: {count} workers" if code < 300 else str(answer.get("error", answer))
 
-    def set_paused(self, name: str, paused: bool) -> str:
-        self.store().set_queue(name, paused=paused)
-        return f"queue {name} is {'paused' if paused else 'resumed'}"
+    def pause_or_resume(self, name: str) -> str:
+        """By what the store says now: the picture may be a second old."""
+        is_paused = any(queue.paused for queue in self.store().queues() if queue.name == name)
+        self.store().set_queue(name, paused=not is_paused)
+        return f"queue {name} is {'resumed' if is_paused else 'paused'}"
 
     def retry(self, job_id: str) -> str:
         job = self.store().revive(job_id)
