@@ -167,6 +167,7 @@ class RequestRefused(JobpoolError):
     """An old request of a lane arrived after a newer one; it changed nothing."""
 
     def __init__(self, lane: str, request: int, last: int) -> None:
+        self.lane, self.request, self.last = lane, request, last
         super().__init__(f"lane {lane}: request {request} is older than {last}")
 
 

@@ -26,7 +26,8 @@ class Want:
 
     An explicit list is strict: the first queue that has a job wins, inside it priority, then oldest.
     `reserved` are queues of types that forked workers do not serve. Paused queues hand out nothing.
-    `lease_seconds` is set only for holders that no pool beats for (HTTP): their claim runs out by itself.
+    `lease_seconds` is set only for holders that no pool beats for (HTTP): their claim runs out by itself, `report`
+    renews it, and the store knows their lane only while it holds a job.
     """
 
     queues: tuple[str, ...] = ANY_QUEUE

@@ -69,7 +69,7 @@ end
 
 local function straight_road()
   if not kept[1] or is_barred then return nil end
-  local last, _, _, _, renewals, id_at = struct.unpack('>dBIdI', kept[1])
+  local last, _, _, lease, renewals, id_at = struct.unpack('>dBIdI', kept[1])
   if request <= last or (id_at <= #kept[1] and string.sub(kept[1], id_at) ~= JOB) then return nil end
   local queue, id, raw
   if WANT ~= '' then
@@ -102,7 +102,11 @@ local function straight_road()
   end
   if not id then
     call('ZREM', HEADS, '')
-    call('HSET', POOL, LANE, struct.pack('>dBIdI', request, settled, 0, 0, renewals + 1))
+    if lease > 0 then
+      call('HDEL', POOL, LANE) -- of an HTTP claim: nobody calls it again
+    else
+      call('HSET', POOL, LANE, struct.pack('>dBIdI', request, settled, 0, 0, renewals + 1))
+    end
     return {0, settled}
   end
   local pending, bell = ROOT .. 'pending:' .. queue, ROOT .. 'bell:' .. ARGV[9]
@@ -312,8 +316,16 @@ end
 announce()
 
 lane.request, lane.settled, lane.renewals = request, settled, lane.renewals + 1
-call('HSET', POOL, LANE, pack_lane(lane))
-if is_new then
+local is_leased = lane.lease > 0 or (tonumber(ARGV[10]) or 0) > 0
+if is_leased and lane.id == '' then
+  call('HDEL', POOL, LANE) -- of an HTTP claim: nobody calls it again
+else
+  call('HSET', POOL, LANE, pack_lane(lane))
+end
+if is_new and is_leased then
+  local pool = string.sub(POOL, #ROOT + 6)
+  if lane.id ~= '' and not call('ZSCORE', POOLS, pool) then call('ZADD', POOLS, NOW_TEXT, pool) end
+elseif is_new then
   call('HSET', POOL, 'mark/' .. string.match(LANE, '^[^/]+'), ARGV[5])
   local pool = string.sub(POOL, #ROOT + 6)
   if not call('ZSCORE', POOLS, pool) then call('ZADD', POOLS, NOW_TEXT, pool) end
