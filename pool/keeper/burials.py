@@ -27,6 +27,7 @@ class Burials:
     crew: Crew
     spool: Path
     parent_is_gone: bool = False
+    _has_spooled: bool = False
     _ended_at: dict[tuple[int, int], float] = field(default_factory=dict)
 
     def settle(self) -> int:
@@ -35,6 +36,9 @@ class Burials:
         for record, departure in waiting:
             self._recover(departure)
             self._mark_done(record)
+        if waiting and self._has_spooled:
+            self.spool.unlink(missing_ok=True)
+            self._has_spooled = False
         return len(waiting)
 
     def waiting(self) -> list[tuple[Record, Departure]]:
@@ -53,10 +57,11 @@ class Burials:
         return found
 
     def save_to_spool(self) -> int:
-        """On the way out with the store away: keep what could not be told on disk, for the next start; how many."""
+        """With the store away: keep what could not be told on disk, for the next start; how many. Telling it twice is harmless."""
         departures = [departure for _, departure in self.waiting()]
         if departures:
             _write_durably(self.spool, json.dumps([_as_dict(one) for one in departures]))
+            self._has_spooled = True
         return len(departures)
 
     def replay_spool(self) -> None:
@@ -95,6 +100,7 @@ def settle_or_report(burials: Burials) -> bool:
 
 
 def _write_durably(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)  # a pool on Redis has had no use for it so far
     temporary = path.with_suffix(".new")
     with open(temporary, "w") as file:
         file.write(text)

@@ -56,3 +56,15 @@ class Facts:
         except (OSError, ValueError):
             pass  # not written yet, or being replaced: the next beat sees it
         return self._types
+
+    @property
+    def has_types(self) -> bool:
+        """Whether a worker has written its types down."""
+        return self._types_mtime_ns != 0
+
+    def have_changed(self) -> bool:
+        """Whether the workers have written other types than the last beat told."""
+        try:
+            return self._types_path.stat().st_mtime_ns != self._types_mtime_ns
+        except OSError:
+            return False

@@ -30,6 +30,8 @@ from pool.settings import Config
 BEAT_AT_MOST_EVERY_S = 2.0
 GIVE_UP_STORE_AFTER_S = 3.0
 FORGET_LIMIT = 500
+# Clients by name wait for the types that the first worker writes down while it boots.
+EXPECT_TYPES_S = 5.0
 
 
 def run_keeper(config: Config, seat: Seat) -> int:
@@ -52,16 +54,17 @@ class Keeper:
         self.crew = Crew(seat.board, self.pool)
         spool = Path(configuration.state_dir(config)) / f"departures-{self.pool.name}.json"
         self.burials = Burials(backend, self.crew, spool)
-        facts = Facts(config, seat.board)
+        self.facts = Facts(config, seat.board)
         lease = config.backend.lease
-        self.heart = Heartbeat(backend, self.crew, self.pool, seat.parent, lease, facts.now)
+        self.heart = Heartbeat(backend, self.crew, self.pool, seat.parent, lease, self.facts.now)
         beat_every = min(BEAT_AT_MOST_EVERY_S, lease / 6)
         self.renewal = Chore("renew leases", beat_every, self.renew)
         self.burial = Chore("settle departures", 1.0, self.settle_departures)
-        timetable = Timetable(config, backend, facts)
+        timetable = Timetable(config, backend, self.facts)
         bulletin = BulletinWriter(seat.board, backend, config)
         self.chores = [
             Chore("replay the spool", 1.0, self.replay_once),
+            Chore("apply queue settings", 1.0, self.apply_queue_settings),
             Chore("promote due jobs", 1.0, self.promote),
             Chore("recover lost pools", self._recovery_period(lease), self.recover_expired),
             Chore("fire the schedule", 1.0, timetable.fire),
@@ -70,6 +73,7 @@ class Keeper:
         ]
         self.is_stopping = False
         self.is_replayed = False
+        self._expect_types_until = monotonic_now() + EXPECT_TYPES_S
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
     def listen_for_signals(self) -> None:
@@ -98,17 +102,22 @@ class Keeper:
             self._if_due(self.renewal)
             self._if_due(chore)
             self._show_life(State.BUSY)
+            if self.is_stopping and self._store_is_away():
+                break  # each further call would cost its whole timeout, and there is something to write down
         self._show_life(State.IDLE)
 
     def sleep(self) -> None:
         """Until the next chore, a death note or a signal; at most a second, so that life is shown."""
         next_due = min(chore.due_at for chore in (self.renewal, self.burial, *self.chores))
-        seconds = max(0.0, min(1.0, next_due - monotonic_now()))
+        longest = 1.0 if self.facts.has_types or monotonic_now() > self._expect_types_until else 0.1
+        seconds = max(0.0, min(longest, next_due - monotonic_now()))
         ready, _, _ = select.select([self._wake_read, self.seat.note_fd], [], [], seconds)
         for fd in ready:
             _drain(fd)
         if ready:
             self.burial.hurry()
+        if self.facts.have_changed():
+            self.renewal.hurry()
 
     # ------------------------------------------------------------------ chores
 
@@ -116,6 +125,9 @@ class Keeper:
         self.heart.renew(now)
 
     def settle_departures(self, now: float) -> None:
+        """With the store known to be away: on disk first, for we may be killed while the call hangs."""
+        if self._store_is_away():
+            self.burials.save_to_spool()
         self.burials.settle()
 
     def replay_once(self, now: float) -> float | None:
@@ -126,6 +138,12 @@ class Keeper:
 
         replay(self.backend, configuration_spool)
         self.is_replayed = True
+        return float("inf")
+
+    def apply_queue_settings(self, now: float) -> float | None:
+        """Once: what `[[queues]]` says; queues that the file does not name keep what people set."""
+        for queue in self.config.queues:
+            self.backend.set_queue(queue.name, max_pending=queue.max_pending)
         return float("inf")
 
     def promote(self, now: float) -> float | None:
@@ -158,6 +176,8 @@ class Keeper:
 
     def _is_settled(self) -> bool:
         """All told to the store, or kept on disk because it stayed away."""
+        if self._store_is_away():
+            self.burials.save_to_spool()
         if settle_or_report(self.burials):
             return True
         give_up_at = monotonic_now() + GIVE_UP_STORE_AFTER_S
@@ -169,6 +189,9 @@ class Keeper:
         kept = self.burials.save_to_spool()
         log.error("departures kept on disk for the next start", count=kept, file=str(self.burials.spool))
         return True
+
+    def _store_is_away(self) -> bool:
+        return any(chore.trouble for chore in (self.renewal, self.burial, *self.chores))
 
     def _leave(self) -> None:
         try:

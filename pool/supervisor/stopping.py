@@ -12,8 +12,8 @@ from pool.supervisor.house import House
 
 # A child that is still importing holds no job: it need not be waited for.
 BOOTING_GRACE_S = 1.0
-# The keeper gives up a store that stays away after 3 s and writes what it knows to disk; it must live to do so.
-KEEPER_LEAST_S, KEEPER_MOST_S, KEEPER_HURRIED_S = 5.0, 10.0, 1.5
+# A call to a store that stands still lasts up to 5 s; then the keeper writes what it knows to disk, and must live to do so.
+KEEPER_LEAST_S, KEEPER_MOST_S, KEEPER_HURRIED_S = 8.0, 10.0, 1.5
 # SIGKILL works at once unless the kernel itself holds the process (a hung disk): then we leave without it.
 UNKILLABLE_AFTER_S = 10.0
 

@@ -1,0 +1,93 @@
+"""The keeper: it sees deaths by itself when the parent cannot, and tells the next start what the store could not hear."""
+
+import os
+import signal
+import time
+from collections.abc import Callable
+
+import pytest
+
+from tests.helpers.house import House
+from tests.helpers.servers import running
+
+OpenHouse = Callable[..., House]
+
+
+def test_with_the_parent_stopped_a_killed_workers_job_still_runs_again(open_house: OpenHouse) -> None:
+    house = open_house(workers=2)
+    job = house.enqueue("tasks.hold", {"gate": "a"})
+    victim = house.wait_for_worker_of(job)
+
+    house.send_signal(signal.SIGSTOP)
+    house.kill(victim.pid)
+
+    house.wait_for(lambda: len(house.runs(job)) == 2, "the second run")
+    house.send_signal(signal.SIGCONT)
+    house.release("a")
+    done = house.wait_until(job, "completed")
+    assert [attempt.outcome.value for attempt in done.attempts] == ["lost", "completed"]
+    house.wait_for(lambda: len(house.worker_pids()) == 2, "both workers")
+
+
+def test_a_keeper_that_stands_still_is_replaced_before_the_lease_ends(open_house: OpenHouse) -> None:
+    house = open_house(workers=2, start=False)
+    house.config_file.write_text(house.config_file.read_text().replace("[workers]", "lease = 8\n[workers]", 1))
+    house.start()
+    job = house.enqueue("tasks.hold", {"gate": "a"})
+    holder = house.wait_for_worker_of(job)
+    first = house.keeper_pid()
+
+    house.kill(first, signal.SIGSTOP)
+
+    house.wait_for(lambda: house.keeper_pid() != first, "another keeper", within=20)
+    time.sleep(8)  # a full lease: whoever would rob the job does it by now
+    assert [run.pid for run in house.runs(job)] == [holder.pid]
+    house.release("a")
+    house.wait_until(job, "completed")
+
+
+@pytest.mark.parametrize("flavour", ["valkey"])
+def test_a_stop_with_the_store_away_is_told_to_the_store_by_the_next_start(open_house: OpenHouse, flavour: str) -> None:
+    with running(flavour) as server:
+        house = open_house(workers=2, backend=server.url, start=False)
+        text = house.config_file.read_text()
+        house.config_file.write_text(text.replace("[app]", "stop_timeout = 1\n[app]", 1))
+        house.start()
+        finishing = house.enqueue("tasks.hold", {"gate": "a"})
+        endless = house.enqueue("tasks.hold", {"gate": "never"})
+        house.wait_for_worker_of(finishing)
+        house.wait_for_worker_of(endless)
+
+        server.freeze()
+        house.release("a")
+        assert house.stop() == 0
+        server.thaw()
+        house.start()
+
+        assert house.wait_until(finishing, "completed").retry_count == 0
+        house.wait_for(lambda: len(house.runs(endless)) == 2, "the second run")
+        back = house.job(endless)
+        assert (back.retry_count, back.kill_count) == (0, 0)
+        assert back.attempts[0].cause is not None
+        assert back.attempts[0].cause.reason == "interrupted"
+        assert len(house.runs(finishing)) == 1
+
+
+def test_orphans_keep_their_lease_until_they_have_left(open_house: OpenHouse) -> None:
+    """The supervisor is killed; its keeper beats on for the worker that still works, on Redis, where only beats count."""
+    with running("valkey") as server:
+        house = open_house(workers=1, backend=server.url, start=False)
+        house.config_file.write_text(house.config_file.read_text().replace("[workers]", "lease = 2\n[workers]", 1))
+        house.start()
+        job = house.enqueue("tasks.hold", {"gate": "a"})
+        house.wait_for_worker_of(job)
+
+        os.kill(house.pid, signal.SIGKILL)
+        house.wait_exit()
+        house.start()
+        time.sleep(5)  # two leases and more
+        assert len(house.runs(job)) == 1
+        house.release("a")
+
+        assert house.wait_until(job, "completed").retry_count == 0
+        assert len(house.runs(job)) == 1
