@@ -11,8 +11,10 @@ import pytest
 
 from pool.backends.contract import Backend
 from tests.helpers.builders import Hand, some_pool
-from tests.helpers.servers import FLAVOURS, Server, running
+from tests.helpers.servers import FLAVOURS, Server, flavour, running
 from tests.helpers.stores import Place
+
+__all__ = ["flavour"]  # a fixture: each kind of server in turn
 
 BACKENDS = ("sqlite", "redis", "valkey")
 

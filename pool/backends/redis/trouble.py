@@ -54,6 +54,8 @@ def _word_of(error: ServerError) -> str:
     """Older servers wrap the error of a command inside a script in words of their own."""
     if error.word in _REMEDIES or error.word == "OOM":
         return error.word
+    if "unauthenticated" in error.text:  # a long command before AUTH is refused by the protocol's own limits
+        return "NOAUTH"
     if "non local key" in error.text or "undeclared" in error.text:
         return "TRYAGAIN"
     for word in ("OOM", "WRONGTYPE", "READONLY", "NOPERM", "MISCONF", "NOREPLICAS"):

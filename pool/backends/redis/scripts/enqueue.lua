@@ -13,7 +13,7 @@ local function queues_of_batch()
     local queue = ARGV[at + 1]
     if fresh[queue] == nil then
       check_queue(queue)
-      fresh[queue] = {count = 0, now = 0}
+      fresh[queue] = {count = 0}
     end
   end
   return fresh
@@ -27,7 +27,6 @@ local function count_new(fresh)
     if not earlier(ARGV[at], extras) then
       local tally = fresh[ARGV[at + 1]]
       tally.count = tally.count + 1
-      if not extras.A and not extras.D then tally.now = tally.now + 1 end
     end
   end
 end
@@ -38,7 +37,7 @@ local function refusal(fresh)
     if tally.count > 0 and (refuse_above >= 0 or limit > 0) then
       local pending = call('ZCARD', ROOT .. 'pending:' .. queue)
       if refuse_above >= 0 and pending > refuse_above then return {'full', queue, pending, refuse_above} end
-      if limit > 0 and tally.now > 0 and pending + tally.now > limit then return {'full', queue, pending, limit} end
+      if limit > 0 and pending + tally.count > limit then return {'full', queue, pending, limit} end
     end
   end
 end

@@ -248,6 +248,11 @@ local function hand_out(queue, id, raw, found, s)
   s = s or fresh_state(queue)
   if found.run_at > 0 or s.due > 0 then call('ZREM', ROOT .. 'late:' .. queue, id) end
   s.status, s.lane, s.claim, s.claimed, s.queue = RUNNING, LANE_TEXT, s.claim + 1, NOW, queue
+  if s.tail ~= '' then
+    local frames = read_frames(s.tail)
+    frames.p, frames.n = nil, nil -- progress and note are this run's own
+    s.tail = write_frames(frames)
+  end
   if found.extras ~= '' or found.expires_at > 0 then
     if not has(s.flags, F_EXTRAS) then s.flags = s.flags + F_EXTRAS end
   end

@@ -1,7 +1,7 @@
 -- Jobs newest first (by id), without attempts. Reads only; looks at a bounded number of jobs per call.
 -- KEYS 1-14 as in parts/keys.lua
 -- ARGV 1 start after this id ("" = newest)  2 limit  3 how many to look at
---      4 status  5 type  6 queue  7 owner  8 reason  9 text (each "" = any, else "=" and the value)
+--      4 status  5 type  6 queue  7 owner  8 reason  9 text, in any (ASCII) case (each "" = any, else "=" and the value)
 --      10 finished before ("" = any)
 -- Returns {next id to start after ("" = this was the last), jobs...}, each {id, status, record, state}.
 --! include keys records telling
@@ -17,7 +17,8 @@ local function as_uuid(id)
 end
 
 local function holds_text(id, raw, type_name, s, record)
-  local function found(where) return where and string.find(where, TEXT, 1, true) ~= nil end
+  local sought = string.lower(TEXT)
+  local function found(where) return where and string.find(string.lower(where), sought, 1, true) ~= nil end
   if found(type_name) or found(as_uuid(id)) or (record and found(string.sub(raw, record.payload_at))) then return true end
   return s ~= nil and found(read_frames(s.tail).e)
 end
