@@ -280,6 +280,7 @@ def test_a_wrong_address_is_told_in_words_without_the_password(url: str, words: 
         assert "secret" not in str(refusal.value) and "nonsense" not in str(refusal.value)
         assert not isinstance(refusal.value, OutcomeUnknown)
         assert "secret" not in store.url
+        store.close()
 
 
 def test_a_silent_address_is_given_up_within_two_seconds() -> None:
@@ -288,6 +289,7 @@ def test_a_silent_address_is_given_up_within_two_seconds() -> None:
         silent.listen(1)
         store = RedisBackend(f"redis://127.0.0.1:{silent.getsockname()[1]}/0")
         assert _seconds_to_refuse(store.ping) < WITHIN_SECONDS + SLACK_SECONDS
+        store.close()
 
 
 # ---------------------------------------------------------------- forks
