@@ -15,9 +15,9 @@ def _run(words: list[str]) -> int:
     if words[:1] in (["--version"], ["-V"]):
         return _say_version()
     if words[:1] == ["start"]:
-        from pool.supervisor.signals import hold_back
+        from pool.supervisor.first_steps import take_first_steps
 
-        hold_back()
+        take_first_steps()
     from pool.cli.light import VERBS, run_light
 
     if words and words[0] in VERBS:

@@ -238,6 +238,7 @@ class Supervisor:
             self._reloading.abandon()
         if at_once:
             self._stopping.hurry(now)
+        self._upkeep.look_at = 0.0  # the next turn comes at once
 
     def _give_up(self, now: float) -> None:
         self.failure = condition.why_it_cannot_start(self.children)

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable
 
-from pool.board.record import Ordered
+from pool.board.record import Ordered, Role
 from pool.logs import log
 from pool.supervisor.children import Child, GroupKey, Slot
 from pool.supervisor.executions import kill_by_order
@@ -41,11 +41,13 @@ class Roll:
             del self._under_way[slot.number]  # a smaller count took the place away meanwhile
         room = self._room()
         waiting: list[Slot] = []
+        workers_come_first = self._has_workers_left()
         for slot in filter(lambda slot: slot.wanted, self._pending):
             key = (slot.role, slot.group)
+            may_begin = room[key] > 0 and (slot.role == Role.WORKER or not workers_come_first)
             if self._is_new(slot):
                 self.replaced += 1
-            elif room[key] > 0 and self._begin(slot, now):
+            elif may_begin and self._begin(slot, now):
                 room[key] -= 1
             else:
                 waiting.append(slot)
@@ -73,12 +75,16 @@ class Roll:
         elif self._tries[slot.number] < TRIES_PER_SLOT:
             self._pending.append(slot)
         else:
-            self.error = f"{self.replaced} of {self._total} replaced; slot {slot.number} failed: {reason}"
+            self._cancel(f"{self.replaced} of {self._total} replaced, then slot {slot.number} failed: {reason}")
 
     def _room(self) -> dict[GroupKey, int]:
         """How many more heirs each group may have now: of thousands of places only these few are looked at in a turn."""
         groups = {key: self._house.children.of_group(key) for key in {(s.role, s.group) for s in self._pending}}
         return {key: max(1, len(group) // 4) - sum(s.heir is not None for s in group) for key, group in groups.items()}
+
+    def _has_workers_left(self) -> bool:
+        """Workers prove the code; a keeper, which imports none of it, must not decide a roll by being ready first."""
+        return any(slot.role == Role.WORKER for slot in [*self._pending, *self._under_way.values()])
 
     def _is_new(self, slot: Slot) -> bool:
         """It died and came back since we began: nothing is left to replace."""
@@ -108,7 +114,7 @@ class Roll:
 
     def _cancel(self, error: str) -> None:
         self.error = error
-        log.error("the roll is cancelled, the old children stay", why=error)
+        log.error("the roll is cancelled, the other old children stay", why=error)
         for slot in [*self._under_way.values(), *self._pending]:
             if slot.child is not None and slot.child.replace_why == self._why:
                 slot.child.replace_why = ""

@@ -23,11 +23,6 @@ HEEDED = (
 _COALESCED = frozenset(set(HEEDED) - {signal.SIGTTIN, signal.SIGTTOU, signal.SIGINT})
 
 
-def hold_back() -> None:
-    """At the very start of the process: what comes before the supervisor listens is kept for it (see `Post.open`)."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, set(HEEDED) - {signal.SIGCHLD})
-
-
 @dataclass(frozen=True, slots=True)
 class Letter:
     """A signal that came; `at` is monotonic."""

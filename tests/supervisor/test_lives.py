@@ -314,3 +314,12 @@ def test_of_a_hundred_deaths_each_is_told_once(stage: Stage) -> None:
 
     until(lambda: len(stage.notes()) == 100, "every death has been told")
     assert len({note["pid"] for note in stage.notes()}) == 100
+
+
+def test_closed_standard_descriptors_hurt_nobody(stage: Stage) -> None:
+    stage.plan(1).start("sh", "-c", 'exec "$@" 0<&- 1>&- 2>&-', "sh")
+
+    births = [birth for birth in stage.births() if birth["slot"] == 1]
+    assert [births[0]["open"][fd] for fd in "012"] == ["/dev/null"] * 3
+    stage.signal(signal.SIGTERM)
+    assert stage.ended() == 0

@@ -2,7 +2,9 @@
 
 import os
 import signal
+import socket
 import time
+from pathlib import Path
 
 import pytest
 
@@ -331,3 +333,54 @@ def test_a_stopping_pool_takes_no_reload(stage: Stage) -> None:
 
     assert stage.command("reload")[0] == 409
     assert stage.ended() == 0
+
+
+def test_each_reload_is_told_to_systemd_and_ends_in_ready(stage: Stage, tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notified:
+        notified.bind(str(tmp_path / "notify"))
+        notified.settimeout(60)
+        words: list[str] = []
+
+        def hear(word: str) -> list[str]:
+            while not words or words[-1] != word:
+                message = notified.recv(4096).decode()
+                words.extend(line for line in message.splitlines() if line in ("READY=1", "RELOADING=1", "STOPPING=1"))
+            return words
+
+        stage.plan(1).start(env={"NOTIFY_SOCKET": str(tmp_path / "notify")})
+        hear("READY=1")
+        stage.write_plan(error="no")
+        stage.signal(signal.SIGHUP)
+        hear("RELOADING=1")
+        hear("READY=1")
+        stage.signal(signal.SIGTERM)
+        assert hear("STOPPING=1") == ["READY=1", "RELOADING=1", "READY=1", "STOPPING=1"]
+
+
+def test_a_ready_keeper_does_not_decide_a_broken_deploy(stage: Stage) -> None:
+    stage.plan(2).start()
+    before = stage.pids()
+    keeper = stage.status()["keeper"]["pid"]
+    stage.change(fingerprint="b")
+    stage.change("keeper", fingerprint="b")
+    stage.set("broken")
+
+    assert stage.command("reload")[0] == 409
+
+    assert stage.pids() == before
+    assert stage.status()["keeper"]["pid"] == keeper
+
+
+def test_after_a_broken_deploy_a_dead_worker_comes_back_by_the_old_plan(stage: Stage) -> None:
+    stage.plan(2).start()
+    stage.set("broken")
+    stage.change(fingerprint="b", boot_timeout=77.0)
+    stage.command("reload")
+    stage.unset("broken")
+    victim = stage.worker(1)
+
+    os.kill(victim["pid"], signal.SIGKILL)
+
+    stage.until_replaced(victim)
+    stage.change(fingerprint="b")
+    assert stage.command("reload")[1]["changes"] == ["workers: changed"]

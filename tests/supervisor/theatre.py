@@ -2,6 +2,7 @@
 
 import functools
 import json
+import os
 import sys
 import threading
 import time
@@ -14,6 +15,7 @@ from pool.errors import ConfigError
 from pool.identity import new_pool_id
 from pool.seat import ChildSpec, MemoryRule
 from pool.settings import LogSection
+from pool.supervisor.first_steps import take_first_steps
 from pool.supervisor.loop import Supervisor
 from pool.supervisor.planned import Plan
 from tests.supervisor.puppet import run_puppet
@@ -44,6 +46,7 @@ def wait_until_gone(path: Path) -> None:
 
 
 if __name__ == "__main__":
+    take_first_steps()
     stage = Path(sys.argv[1])
     logs.configure(LogSection(), pool="stage", who="supervisor", in_parent=True)
     if (stage / "threads").exists():
@@ -52,7 +55,8 @@ if __name__ == "__main__":
     try:
         code = supervisor.run()
     except ConfigError as refused:
-        sys.stderr.write(f"{refused}\n")
+        os.write(2, f"{refused}\n".encode())
         code = 78
-    sys.stderr.write(f"failure: {supervisor.failure}\n" if supervisor.failure else "")
+    if supervisor.failure:
+        os.write(2, f"failure: {supervisor.failure}\n".encode())
     sys.exit(code)

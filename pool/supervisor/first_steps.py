@@ -1,0 +1,26 @@
+"""What `start` does before anything else: keep early signals for the supervisor, and fill the standard descriptors."""
+
+import os
+import signal
+
+from pool.supervisor.signals import HEEDED
+
+
+def take_first_steps() -> None:
+    """Once, at the very start of the process."""
+    hold_back_signals()
+    fill_standard_descriptors()
+
+
+def hold_back_signals() -> None:
+    """A signal that comes before the supervisor listens is kept for it (see `Post.open`), so that a stop is a stop."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, set(HEEDED) - {signal.SIGCHLD})
+
+
+def fill_standard_descriptors() -> None:
+    """Started with `2>&-`, the next pipe would become standard error, and every child would write into it."""
+    for fd in (0, 1, 2):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this one
