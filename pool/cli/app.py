@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from pool.cli import dead, demo, enqueue, jobs, light, queues, schedule, start
+from pool.cli import dead, demo, doctor, enqueue, jobs, light, queues, schedule, start
 from pool.cli.failures import USAGE
 
 PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
@@ -61,6 +61,7 @@ def _add_verbs() -> None:
     app.command("start")(_coded(start.start))
     app.command("check")(start.check)
     app.command("demo")(_coded(demo.demo))
+    app.command("doctor")(_coded(doctor.doctor))
     for name in light.VERBS:
         _add_light_verb(name)
     app.command("enqueue")(enqueue.enqueue)
