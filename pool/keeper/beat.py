@@ -26,14 +26,17 @@ class Heartbeat:
     facts: Callable[[], dict[str, Any]]
     _suspects: set[Held] = field(default_factory=set)
 
-    def renew(self, now: float) -> None:
-        """One beat. Orders to lanes go to the board; strangers in the store are settled at their second sight."""
-        answer = self.backend.beat(self._beat())
+    def renew(self) -> bool:
+        """One beat; whether anything is held. Orders to lanes go to the board; strangers in the store are settled at
+        their second sight."""
+        beat = self._beat()
+        answer = self.backend.beat(beat)
         for held in answer.cancelled:
             self._order(held, cancel=True)
         for held in answer.lost:
             self._order(held, cancel=False)
         self._audit(set(answer.unknown))
+        return bool(beat.held or answer.unknown)
 
     def _beat(self) -> Beat:
         held = tuple(line for record in self.crew.living() for line in self._held_by(record))

@@ -21,8 +21,8 @@ class BulletinWriter:
         self._reserved = {entry.queue for entry in config.types}
         self._last: dict[str, Any] = {"queues": [], "totals": {}}
 
-    def post(self, now: float) -> None:
-        """One snapshot. Raises BackendUnavailable after it has posted that."""
+    def post(self) -> bool:
+        """One snapshot; whether anything waits or runs. Raises BackendUnavailable after it has posted that."""
         try:
             latency_s = self._backend.ping()
             self._last = self._read()
@@ -30,6 +30,7 @@ class BulletinWriter:
             self._publish(ok=False, error=str(error), latency_s=None)
             raise
         self._publish(ok=True, error=None, latency_s=latency_s)
+        return any(queue["pending"] or queue["running"] for queue in self._last["queues"])
 
     def _read(self) -> dict[str, Any]:
         states = {state.name: state for state in self._backend.queues()}

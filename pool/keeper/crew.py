@@ -34,6 +34,10 @@ class Crew:
     def living(self) -> Iterator[Record]:
         return (record for record in self.workers() if self.is_alive(record))
 
+    def holds_anything(self) -> bool:
+        """Whether any lane has a job."""
+        return any(record.held_lanes() for record in self.workers())
+
     def is_alive(self, record: Record) -> bool:
         """Whether the record's process runs; a zombie does not."""
         if record.note.read().pid:

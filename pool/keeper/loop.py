@@ -28,6 +28,8 @@ from pool.seat import Seat
 from pool.settings import Config
 
 BEAT_AT_MOST_EVERY_S = 2.0
+BEAT_IDLE_EVERY_S = 5.0
+BULLETIN_IDLE_EVERY_S = 2.0
 GIVE_UP_STORE_AFTER_S = 3.0
 FORGET_LIMIT = 500
 # Clients by name wait for the types that the first worker writes down while it boots.
@@ -58,21 +60,23 @@ class Keeper:
         lease = config.backend.lease
         self.heart = Heartbeat(backend, self.crew, self.pool, seat.parent, lease, self.facts.now)
         beat_every = min(BEAT_AT_MOST_EVERY_S, lease / 6)
+        self._beat_idle_every = min(BEAT_IDLE_EVERY_S, lease / 6)
         self.renewal = Chore("renew leases", beat_every, self.renew)
         self.burial = Chore("settle departures", 1.0, self.settle_departures)
         timetable = Timetable(config, backend, self.facts)
-        bulletin = BulletinWriter(seat.board, backend, config)
+        self.bulletin = BulletinWriter(seat.board, backend, config)
         self.chores = [
             Chore("replay the spool", 1.0, self.replay_once),
             Chore("apply queue settings", 1.0, self.apply_queue_settings),
             Chore("promote due jobs", 1.0, self.promote),
             Chore("recover lost pools", self._recovery_period(lease), self.recover_expired),
             Chore("fire the schedule", 1.0, timetable.fire),
-            Chore("post the bulletin", 1.0, bulletin.post),
+            Chore("post the bulletin", 1.0, self.post_bulletin),
             Chore("forget old records", 60.0, self.forget),
         ]
         self.is_stopping = False
         self.is_replayed = False
+        self._is_idle = False
         self._expect_types_until = monotonic_now() + EXPECT_TYPES_S
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
@@ -116,13 +120,16 @@ class Keeper:
             _drain(fd)
         if ready:
             self.burial.hurry()
-        if self.facts.have_changed():
+        if self.facts.have_changed() or (self._is_idle and self.crew.holds_anything()):
             self.renewal.hurry()
+            self._is_idle = False
 
     # ------------------------------------------------------------------ chores
 
-    def renew(self, now: float) -> None:
-        self.heart.renew(now)
+    def renew(self, now: float) -> float | None:
+        """Often while something runs, for a beat brings word of cancelled jobs too; seldom while nothing does."""
+        self._is_idle = not self.heart.renew()
+        return self._beat_idle_every if self._is_idle else None
 
     def settle_departures(self, now: float) -> None:
         """With the store known to be away: on disk first, for we may be killed while the call hangs."""
@@ -161,6 +168,11 @@ class Keeper:
         for job in self.backend.recover_expired():
             log.warning("job of a lost pool taken back", job=job.job_id, worker=job.worker, now=str(job.status))
         return None
+
+    def post_bulletin(self, now: float) -> float | None:
+        """Each second; every other one while nothing waits or runs."""
+        is_busy = self.bulletin.post()
+        return None if is_busy else BULLETIN_IDLE_EVERY_S
 
     def forget(self, now: float) -> float | None:
         keep = self.config.retention
@@ -221,8 +233,8 @@ class Keeper:
 
     @staticmethod
     def _recovery_period(lease: float) -> float:
-        """Often enough for PROTOCOL's five good reads within a lease, at most each second."""
-        return min(1.0, lease / 8)
+        """Often enough for five good reads within a lease."""
+        return min(5.0, lease / 8)
 
 
 def _drain(fd: int) -> None:
