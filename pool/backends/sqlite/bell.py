@@ -18,13 +18,12 @@ from pathlib import Path
 
 from pool.backends.contract import Want
 from pool.backends.sqlite.files import take_after
-from pool.clock import monotonic_now, wall_now
+from pool.clock import wall_now
 from pool.logs import log
 
-# A folder's time stamp moves in steps of a few ms: a listing younger than this may be older than the folder.
-_STAMP_GRAIN_NS = 50_000_000
+# A file's time stamp moves in steps of a few ms: what was read at a younger stamp may be older than the file.
+STAMP_GRAIN_NS = 50_000_000
 _STALE_S = 600.0
-_LOOK_S = 1.0
 KEEPER = Want(queues=())  # serves no queue: rung when a job is scheduled
 
 
@@ -73,35 +72,30 @@ class OwnBell:
         self._epoll = select.epoll()
         self._epoll.register(self.fd, select.EPOLLIN | select.EPOLLEXCLUSIVE)
         self._interrupt_fd: int | None = None
-        self._seen_at = monotonic_now()
 
     def is_in_place(self) -> bool:
-        """Whether the FIFO at our path is still ours; looked at once a second."""
-        if monotonic_now() - self._seen_at < _LOOK_S:
-            return True
-        self._seen_at = monotonic_now()
-        try:
-            return Path(self.path).stat().st_ino == os.fstat(self.fd).st_ino
-        except OSError:
-            return False
+        """Whether the FIFO still has a name: a removed one is rung by nobody."""
+        return os.fstat(self.fd).st_nlink > 0
 
     def ring(self) -> None:
         with suppress(BlockingIOError):  # full: it rings already
             os.write(self.fd, b"!")
 
-    def wait(self, seconds: float, interrupt_fd: int | None) -> bool:
+    def sleep(self, seconds: float) -> bool:
         """Sleep until rung (then drained), interrupted or `seconds` passed; whether it was one of the first two."""
-        self._watch(interrupt_fd)
-        rung = self._epoll.poll(max(seconds, 0.0))
+        rung = self._epoll.poll(seconds)
+        if not rung:
+            return False
         if any(fd == self.fd for fd, _ in rung):
             self.drain()
-        return bool(rung)
+        return True
 
     def drain(self) -> None:
         with suppress(BlockingIOError):
             os.read(self.fd, 65536)
 
-    def _watch(self, interrupt_fd: int | None) -> None:
+    def watch(self, interrupt_fd: int | None) -> None:
+        """The next sleeps end also when this descriptor is readable."""
         if self._interrupt_fd is not None:
             with suppress(OSError):  # closed meanwhile: the kernel has forgotten it already
                 self._epoll.unregister(self._interrupt_fd)
@@ -170,7 +164,7 @@ class Bells:
         if stamp != self._seen_ns:
             self.close()
             self._classes = list(_read_notes(self.folder))
-            self._seen_ns = stamp if wall_now() * 1e9 - stamp > _STAMP_GRAIN_NS else 0
+            self._seen_ns = stamp if wall_now() * 1e9 - stamp > STAMP_GRAIN_NS else 0
 
     def _ring_one(self, path: str) -> None:
         fd = self._fds.get(path)

@@ -14,9 +14,9 @@ _NETWORK = {
 }  # fmt: skip
 
 
-def stat_or_none(path: str) -> os.stat_result | None:
+def stat_or_none(path: str | Path) -> os.stat_result | None:
     try:
-        return Path(path).stat()
+        return Path(path).stat() if isinstance(path, str) else path.stat()
     except OSError:
         return None
 

@@ -37,7 +37,8 @@ class Store:
     """The database as its transactions see it. Used by one thread at a time; others wait."""
 
     def __init__(self, path: str, host: Host, *, create: bool, durable: bool, lock_wait: float) -> None:
-        self.path = str(Path(path).resolve())
+        self._file = Path(path).resolve()
+        self.path = str(self._file)
         self.host = host
         self.bells = Bells(self.path)
         self.stat: os.stat_result | None = None
@@ -60,10 +61,10 @@ class Store:
                 tx, result = self._commit(step)
             except FOREIGN as problem:
                 raise translated(problem, self.path, self._lock_wait) from problem
+            if tx.rings:
+                self.bells.ring(tx.rings)  # before the sync: who wakes starts while the disk works
             if durable or tx.must_sync or self._durable:
                 self._sync()
-        if tx.rings:
-            self.bells.ring(tx.rings)
         return result
 
     def read(self, step: Callable[[Transaction], T]) -> T:
@@ -126,7 +127,7 @@ class Store:
         self._file_seen_at = monotonic_now()
         if self._db is None or self.stat is None:
             return
-        now = files.stat_or_none(self.path)
+        now = files.stat_or_none(self._file)
         if now is None or (now.st_ino, now.st_dev) != (self.stat.st_ino, self.stat.st_dev):
             self.abandon()
             log.warning("the database was deleted or replaced while in use", path=self.path, deleted=now is None)
@@ -245,6 +246,13 @@ class Store:
     def hang_bell(self, want: Want) -> OwnBell:
         """A bell for this class of workers, in the folder beside the database."""
         return OwnBell(self.bells.folder, want, self.stat or Path(self.path).stat())
+
+    def stamp(self) -> tuple[int, int, int] | None:
+        """Changes with every commit of anybody: the -wal's inode, time and size. None: look for yourself."""
+        if self._wal_fd < 0 or self._pid != os.getpid():
+            return None
+        wal = os.fstat(self._wal_fd)
+        return wal.st_ino, wal.st_mtime_ns, wal.st_size
 
     def file_sizes(self) -> tuple[int, int]:
         """Bytes of the database and of its -wal."""

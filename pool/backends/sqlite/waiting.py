@@ -3,20 +3,31 @@
 import os
 import select
 from contextlib import suppress
+from dataclasses import dataclass
+from math import inf
 
 from pool.backends.contract import Want
-from pool.backends.sqlite.bell import OwnBell
+from pool.backends.sqlite.bell import STAMP_GRAIN_NS, OwnBell
 from pool.backends.sqlite.statements import statements
 from pool.backends.sqlite.store import Store
 from pool.backends.sqlite.transaction import Transaction
 from pool.backends.sqlite.work import queue_numbers
-from pool.clock import monotonic_now
+from pool.clock import monotonic_now, wall_now
 from pool.errors import JobpoolError
 from pool.logs import log
 
 _SQL = statements("waiting.sql")
 SLICE_S = 1.0
 _SWEEP_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the last look into the store showed, and the stamp it had then."""
+
+    stamp: tuple[int, int, int] | None
+    eligible: bool
+    next_due: float
 
 
 class Waiting:
@@ -27,27 +38,58 @@ class Waiting:
         self._bells: dict[Want, OwnBell] = {}
         self._pid = os.getpid()
         self._swept_at = 0.0
+        self._seen: dict[Want, Seen] = {}
 
     def wait(self, want: Want, seconds: float, interrupt_fd: int | None) -> None:
         """Return when there may be work, after `seconds`, or on the interrupt. Never raises for an absent store."""
         deadline = monotonic_now() + seconds
         while True:
             bell = self._bell(want)
-            pause = min(max(deadline - monotonic_now(), 0.0), self._longest_nap(want))
-            if pause <= 0 or _sleep(bell, pause, interrupt_fd):
+            if bell is not None:
+                bell.watch(interrupt_fd)
+            if self._sleeps_through(want, deadline, bell, interrupt_fd):
                 return
+
+    def _sleeps_through(self, want: Want, deadline: float, bell: OwnBell | None, interrupt_fd: int | None) -> bool:
+        """Nap after nap, as lean as can be, until there is reason to return; False: the bell must be hung anew."""
+        while bell is None or bell.is_in_place():
+            pause = min(max(deadline - monotonic_now(), 0.0), self._longest_nap(want))
+            if pause <= 0:
+                return True
+            if bell.sleep(pause) if bell is not None else _sleep_without_bell(pause, interrupt_fd):
+                return True
+            if bell is None:
+                break
+        return False
 
     def _longest_nap(self, want: Want) -> float:
         """Seconds until the next look: 0 when there is work, never past a due time, at most a slice."""
+        now = self._store.host.wall()
         try:
-            eligible, next_due = self._store.read(lambda tx: look(tx, want))
-        except JobpoolError:
+            if not self._is_unchanged(want):
+                self._look(want)
+        except (JobpoolError, OSError):
+            self._seen.pop(want, None)
             return SLICE_S
-        if eligible:
+        seen = self._seen[want]
+        if seen.eligible or seen.next_due <= now:
+            del self._seen[want]
             return 0.0
-        if next_due is None:
-            return SLICE_S
-        return min(max(next_due - self._store.host.wall(), 0.0), SLICE_S)
+        return min(seen.next_due - now, SLICE_S)
+
+    def _is_unchanged(self, want: Want) -> bool:
+        """Whether nobody has committed since our last look: an idle worker then leaves the database alone."""
+        self._store.look_at_file()
+        seen = self._seen.get(want)
+        return seen is not None and seen.stamp is not None and seen.stamp == self._store.stamp()
+
+    def _look(self, want: Want) -> None:
+        """The stamp is read first: what is committed meanwhile changes it again. A young one is not trusted."""
+        stamp = self._store.stamp()
+        if stamp is not None and wall_now() * 1e9 - stamp[1] < STAMP_GRAIN_NS:
+            stamp = None
+        eligible, next_due = self._store.read(lambda tx: look(tx, want))
+        self._seen[want] = Seen(stamp, eligible, inf if next_due is None else next_due)
 
     def pass_on(self, want: Want) -> None:
         """There is more for this class: wake one more of it."""
@@ -86,6 +128,7 @@ class Waiting:
             with suppress(OSError):
                 bell.close()
         self._bells.clear()
+        self._seen.clear()
 
 
 def look(tx: Transaction, want: Want) -> tuple[bool, float | None]:
@@ -98,8 +141,6 @@ def look(tx: Transaction, want: Want) -> tuple[bool, float | None]:
     return bool(eligible) or (next_due is not None and next_due <= tx.now), next_due
 
 
-def _sleep(bell: OwnBell | None, seconds: float, interrupt_fd: int | None) -> bool:
-    if bell is not None:
-        return bell.wait(seconds, interrupt_fd)
+def _sleep_without_bell(seconds: float, interrupt_fd: int | None) -> bool:
     interrupts = [] if interrupt_fd is None else [interrupt_fd]
     return bool(select.select(interrupts, [], [], seconds)[0])
