@@ -104,6 +104,12 @@ class Connection:
     def _pending(self) -> bool:
         return isinstance(self._sock, ssl.SSLSocket) and self._sock.pending() > 0
 
+    def set_answer_seconds(self, seconds: float) -> None:
+        """How long an answer may take from now on."""
+        if seconds != self._answer_seconds:
+            self._answer_seconds = seconds
+            self._set_kernel_timeout(seconds)
+
     def _set_kernel_timeout(self, seconds: float) -> None:
         self._sock.settimeout(None)
         timeval = struct.pack("ll", int(seconds), int(seconds % 1 * 1_000_000) or 1)

@@ -22,6 +22,7 @@ from pool.jobs.job import Job, NewJob, Receipt
 from pool.jobs.lifecycle import Status
 
 DISK_WAIT_MS = 1500
+LARGE_BATCH = 1000  # jobs
 
 
 class RedisIntake:
@@ -53,7 +54,8 @@ class RedisIntake:
     def _enqueue_once(self, jobs: Sequence[NewJob], arguments: tuple[Any, ...]) -> list[Any]:
         self._session.freshen()
         try:
-            found: list[Any] = self._session.run("enqueue", self._keys.fixed, arguments)
+            run = self._session.run if len(jobs) < LARGE_BATCH else self._session.run_long
+            found: list[Any] = run("enqueue", self._keys.fixed, arguments)
         except BackendUnavailable as problem:
             if getattr(problem.__cause__, "was_sent", False):
                 raise OutcomeUnknown(problem.where, problem.why, [job.id for job in jobs]) from problem

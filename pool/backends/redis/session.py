@@ -24,6 +24,7 @@ class Session:
     def __init__(self, address: Address) -> None:
         self.address = address
         self.answer_seconds = min(address.answer_seconds or ANSWER_SECONDS, LONGEST_ANSWER_SECONDS)
+        self._patience = self.answer_seconds  # of the call under way
         self._connection: Connection | None = None
         self._node: tuple[str, int] | None = None  # the cluster node that owns our slot, once known
 
@@ -37,6 +38,14 @@ class Session:
             if error.word != "NOSCRIPT":
                 raise self._translated(error) from error
         return self.command(b"EVAL", script.text, len(keys), *keys, *args)
+
+    def run_long(self, name: str, keys: tuple[bytes, ...], args: Sequence[Argument]) -> Any:
+        """`run` for a step that has much to do: it is given the longest answer time."""
+        self._patience = LONGEST_ANSWER_SECONDS
+        try:
+            return self.run(name, keys, args)
+        finally:
+            self._patience = self.answer_seconds
 
     def command(self, *words: Argument) -> Any:
         """A plain command, repeated like a step."""
@@ -60,6 +69,7 @@ class Session:
         """The open connection of this process; ConnectionBroken or ServerError when there is none to be had."""
         current = self._connection
         if current is not None and current.pid == os.getpid():
+            current.set_answer_seconds(self._patience)
             return current
         self.close()
         self._connection = opened = self._open()

@@ -24,7 +24,7 @@ from pool.jobs.job import Claim, Outcome, Settlement
 
 POLL_SECONDS = 1.0
 ABSENT_SECONDS = 0.5  # how long a wait sleeps at least when the store is away
-LISTEN_AGAIN_SECONDS = 3600.0
+LISTEN_AGAIN_SECONDS = 60.0
 NO_SETTLEMENT = (b"",) * 9
 _SETTLED = (None, True, False)
 
@@ -36,7 +36,7 @@ class RedisWork(RedisIntake):
         super().__init__()
         self._wants: dict[Want, tuple[bytes | str, ...]] = {}
         self._lanes: dict[LaneId, tuple[tuple[bytes, ...], str, int, int]] = {}
-        self._heard_at: dict[bytes, float] = {}
+        self._heard: dict[bytes, tuple[int, float]] = {}  # class -> connection, when it was made known there
         self._mark = (0, "")
 
     # ---------------------------------------------------------------- exchange
@@ -116,7 +116,8 @@ class RedisWork(RedisIntake):
         end = monotonic_now() + seconds
         try:
             connection = self._session.connection()
-            self._listen(connection, want)
+            if self._listen(connection, want) and seconds > 0 and self._may_find(want):
+                return
             while (left := end - monotonic_now()) > 0:
                 if self._nap(connection, want, min(left, POLL_SECONDS), interrupt_fd):
                     return
@@ -124,13 +125,16 @@ class RedisWork(RedisIntake):
             self._session.close()
             self._sleep(min(max(0.0, end - monotonic_now()), ABSENT_SECONDS), interrupt_fd)
 
-    def _listen(self, connection: Connection, want: Want) -> None:
-        """Make the class known before the first claim, and again now and then."""
-        worker_class = class_of(want)
-        now = monotonic_now()
-        if now - self._heard_at.get(worker_class, -LISTEN_AGAIN_SECONDS) >= LISTEN_AGAIN_SECONDS:
-            self._session.run("listen", self._keys.fixed, (worker_class,))
-            self._heard_at[worker_class] = now
+    def _listen(self, connection: Connection, want: Want) -> bool:
+        """Make the class known before the first claim, on each new connection (the server may have lost it), and now and
+        then. True when it was done now: a ring before it was not for us."""
+        worker_class, now = class_of(want), monotonic_now()
+        known, since = self._heard.get(worker_class, (0, 0.0))
+        if known == id(connection) and now - since < LISTEN_AGAIN_SECONDS:
+            return False
+        self._session.run("listen", self._keys.fixed, (worker_class,))
+        self._heard[worker_class] = (id(connection), now)
+        return True
 
     def _nap(self, connection: Connection, want: Want, seconds: float, interrupt_fd: int | None) -> bool:
         """Whether to look for work: the bell rang, something is there, or we were interrupted."""
@@ -142,9 +146,9 @@ class RedisWork(RedisIntake):
             return True
         if not readable:
             raise ConnectionBroken("no answer to BLPOP", timed_out=True)
-        return connection.read() is not None or self._may_find(connection, want)
+        return connection.read() is not None or self._may_find(want)
 
-    def _may_find(self, connection: Connection, want: Want) -> bool:
+    def _may_find(self, want: Want) -> bool:
         mode, names = ("*", want.reserved) if want.is_any else ("=", want.queues)
         return bool(self._session.run("peek", self._keys.fixed, (mode, listed(names))))
 

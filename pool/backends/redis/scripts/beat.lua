@@ -44,7 +44,7 @@ local function adopt(lane_name, id, claim, s)
   call('ZADD', ROOT .. 'running:' .. s.queue, NOW_TEXT, id)
   save_state(id, s)
   local lane = fields[lane_name] and read_lane(fields[lane_name])
-    or {request = 0, settled = 0, claim = 0, lease = 0, renewals = 0, id = ''}
+    or {request = 0, settled = 0, claim = 0, lease = 0, sign = 0, id = ''}
   lane.id, lane.claim = id, claim
   call('HSET', POOL, lane_name, pack_lane(lane))
 end
@@ -69,7 +69,8 @@ for name, raw in pairs(fields) do
     if lane.id ~= '' and lane.lease == 0 and not on_board[name .. ' ' .. lane.id] then
       local s = state_of(lane.id)
       local is_held = s and s.status == RUNNING and s.claim == lane.claim and s.lane == POOL_TEXT .. '/' .. name
-      if is_held and NOW - s.claimed > tonumber(ARGV[1]) / 3 then
+      local beats = tonumber(fields['beat'] or 0) + 1 - lane.sign -- since the claim: a stepped clock alone proves nothing
+      if is_held and beats >= 2 and NOW - s.claimed > tonumber(ARGV[1]) / 3 then
         unknown[#unknown + 1] = {name, lane.id, string.format('%d', lane.claim)}
       end
     end

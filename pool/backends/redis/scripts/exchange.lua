@@ -12,7 +12,7 @@ local POOL = KEYS[15]
 local LANE, JOB, WANT = ARGV[1], ARGV[12], ARGV[6]
 local LANE_TEXT = string.sub(POOL, #ROOT + 6) .. '/' .. LANE
 local request = tonumber(ARGV[4])
-local kept = call('HMGET', POOL, LANE, 'bar/' .. ARGV[2])
+local kept = call('HMGET', POOL, LANE, 'bar/' .. ARGV[2], 'beat')
 local is_barred = kept[2] and tonumber(ARGV[3]) <= tonumber(kept[2])
 
 -- ---------------------------------------------------------------- the straight road
@@ -69,7 +69,7 @@ end
 
 local function straight_road()
   if not kept[1] or is_barred then return nil end
-  local last, _, _, lease, renewals, id_at = struct.unpack('>dBIdI', kept[1])
+  local last, _, _, lease, sign, id_at = struct.unpack('>dBIdI', kept[1])
   if request <= last or (id_at <= #kept[1] and string.sub(kept[1], id_at) ~= JOB) then return nil end
   local queue, id, raw
   if WANT ~= '' then
@@ -91,6 +91,7 @@ local function straight_road()
   end
   if id and queue ~= done_queue then call('ZCARD', ROOT .. 'running:' .. queue) end
   call('HLEN', STATS)
+  sign = lease > 0 and sign + 1 or tonumber(kept[3] or 0)
 
   local settled = 0
   if done then
@@ -105,7 +106,7 @@ local function straight_road()
     if lease > 0 then
       call('HDEL', POOL, LANE) -- of an HTTP claim: nobody calls it again
     else
-      call('HSET', POOL, LANE, struct.pack('>dBIdI', request, settled, 0, 0, renewals + 1))
+      call('HSET', POOL, LANE, struct.pack('>dBIdI', request, settled, 0, 0, sign))
     end
     return {0, settled}
   end
@@ -121,7 +122,7 @@ local function straight_road()
     is_left = call('ZCARD', HEADS) > 0
   end
   if is_left and pcall_redis('LLEN', bell) == 0 then pcall_redis('RPUSH', bell, '1') end
-  call('HSET', POOL, LANE, struct.pack('>dBIdI', request, settled, 1, tonumber(ARGV[10]), renewals + 1) .. id)
+  call('HSET', POOL, LANE, struct.pack('>dBIdI', request, settled, 1, tonumber(ARGV[10]), sign) .. id)
   return {0, settled, id, raw, state}
 end
 
@@ -130,7 +131,7 @@ local function long_road()
 --! include checks records places intake endings choosing
 local lane = kept[1] and read_lane(kept[1])
 local is_new = not lane
-lane = lane or {request = 0, settled = 0, claim = 0, lease = 0, renewals = 0, id = ''}
+lane = lane or {request = 0, settled = 0, claim = 0, lease = 0, sign = 0, id = ''}
 
 -- What the lane entry says it holds, if the store agrees: its state.
 local function still_held()
@@ -320,8 +321,9 @@ elseif WANT ~= '' and not is_barred then
 end
 announce()
 
-lane.request, lane.settled, lane.renewals = request, settled, lane.renewals + 1
 local is_leased = lane.lease > 0 or (tonumber(ARGV[10]) or 0) > 0
+lane.request, lane.settled = request, settled
+lane.sign = is_leased and lane.sign + 1 or tonumber(kept[3] or 0)
 if is_leased and lane.id == '' then
   call('HDEL', POOL, LANE) -- of an HTTP claim: nobody calls it again
 else

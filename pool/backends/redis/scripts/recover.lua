@@ -19,7 +19,7 @@ local function has_moved_on()
   if SEEN == '' then return false end
   if MODE == 'pool' then return (fields['beat'] or '0') ~= SEEN end
   local raw = fields[WHO]
-  return not raw or string.format('%d', read_lane(raw).renewals) ~= SEEN
+  return not raw or string.format('%d', read_lane(raw).sign) ~= SEEN
 end
 if has_moved_on() then return {1} end
 

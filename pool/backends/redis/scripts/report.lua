@@ -15,7 +15,7 @@ if ARGV[4] ~= '' then
 end
 if raw_lane then
   local lane = read_lane(raw_lane)
-  lane.renewals = lane.renewals + 1
+  if lane.lease > 0 then lane.sign = lane.sign + 1 end
   call('HSET', POOL, ARGV[1], pack_lane(lane))
 end
 return has(s.flags, F_CANCEL) and 1 or 0

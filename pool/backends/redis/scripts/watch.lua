@@ -15,7 +15,7 @@ for _, pool in ipairs(call('ZRANGE', POOLS, '0', '-1')) do
     local lane = worker and read_lane(raw)
     if lane and lane.id ~= '' then
       row[#row + 1] = {name, lane.id, string.format('%d', lane.claim), string.format('%.17g', lane.lease),
-        string.format('%d', lane.renewals), fields['mark/' .. worker] or ''}
+        string.format('%d', lane.sign), fields['mark/' .. worker] or ''}
     end
   end
   answer[#answer + 1] = row

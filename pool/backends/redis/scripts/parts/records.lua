@@ -102,16 +102,17 @@ local function status_name(id, s, queue)
   return call('ZSCORE', ROOT .. 'scheduled:' .. queue, id) and 'scheduled' or 'pending'
 end
 
--- Lane entries in the pool's hash: >dBIdI last request, settled (0 none, 1 yes, 2 lost), claim, lease, renewals; held id
+-- Lane entries in the pool's hash: >dBIdI last request, settled (0 none, 1 yes, 2 lost), claim, lease, sign; held id.
+-- sign: renewals of a holder with a lease of its own; for others the pool's beat at the time of the claim.
 local function read_lane(raw)
   local l, pos = {}
-  l.request, l.settled, l.claim, l.lease, l.renewals, pos = struct.unpack('>dBIdI', raw)
+  l.request, l.settled, l.claim, l.lease, l.sign, pos = struct.unpack('>dBIdI', raw)
   l.id = string.sub(raw, pos)
   return l
 end
 
 local function pack_lane(l)
-  return struct.pack('>dBIdI', l.request, l.settled, l.claim, l.lease, l.renewals) .. l.id
+  return struct.pack('>dBIdI', l.request, l.settled, l.claim, l.lease, l.sign) .. l.id
 end
 
 -- Append an attempt; the newest ten stay. `tail`: frames of cause and output.
