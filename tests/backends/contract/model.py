@@ -79,6 +79,7 @@ class Lane:
     last: tuple[Answer, dict] | None = None
     held: Claim | None = None
     old: list[Claim] = field(default_factory=list)
+    is_known: bool = False  # a store need not remember a lane that never claimed
 
 
 @dataclass
@@ -160,7 +161,7 @@ class Model:
 
     def check_claim(self, lane: Lane, want: Want, claim: Claim | None) -> None:
         """The claim is the one that must come next; from now on the lane holds it."""
-        lane.held = claim
+        lane.held, lane.is_known = claim, True
         if held := self.held_by(lane.id):
             assert claim is not None and (claim.job_id, claim.claim) == (held.id, held.claim)
             return
