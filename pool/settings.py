@@ -269,6 +269,7 @@ class AlertSection(Section):
     )
     url: str = Field("", description="or a URL to POST it to")
     every: Duration = Field(900, description="at most one alert of this kind in this time")
+    above: float | None = Field(None, ge=0, description="dead_rate: share (default 0.1); overdue: jobs (default 0)")
 
     @model_validator(mode="after")
     def _has_one_way_out(self) -> Self:

@@ -47,6 +47,7 @@ SAMPLES: dict[str, Any] = {
     "tokens.sha256": "0" * 64,
     "alerts.on": "degraded",
     "alerts.command": ["/usr/local/bin/page-someone"],
+    "alerts.above": 0.1,
 }
 _SIZES = frozenset({"memory_limit"})
 _LONG_DURATIONS = frozenset({"completed", "failed", "idempotency"})

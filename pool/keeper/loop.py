@@ -16,6 +16,7 @@ from pool.backends.opening import open_backend
 from pool.board.record import Exit, State
 from pool.clock import monotonic_now
 from pool.errors import BackendUnavailable
+from pool.keeper.alerts import LOOK_EVERY_S, Alerts
 from pool.keeper.beat import Heartbeat
 from pool.keeper.bulletin import BulletinWriter
 from pool.keeper.burials import Burials, settle_or_report
@@ -73,6 +74,7 @@ class Keeper:
             Chore("fire the schedule", 1.0, timetable.fire),
             Chore("post the bulletin", 1.0, self.post_bulletin),
             Chore("forget old records", 60.0, self.forget),
+            Chore("alert", LOOK_EVERY_S, Alerts(config, self.pool.name, self.pool.host, timetable.missed).look),
         ]
         self.is_stopping = False
         self.is_replayed = False

@@ -35,6 +35,7 @@ class Timetable:
         self._max_payload = config.jobs.max_payload
         self._entries = [read_entry(settings) for settings in config.schedule]
         self._next_at: dict[str, float] = {}
+        self.missed: dict[str, int] = {}  # entry → ticks missed since somebody emptied this
 
     def fire(self, now: float) -> float | None:
         """Fire what is due; sleep until the next tick, at most a second. Nothing is asked of the store in between."""
@@ -61,6 +62,7 @@ class Timetable:
         job = self._job(entry, firing) if firing.runs else None
         receipt = self._backend.tick(entry.settings.name, entry.version, firing.tick, job)
         if firing.missed:
+            self.missed[entry.settings.name] = self.missed.get(entry.settings.name, 0) + firing.missed
             log.warning("schedule ticks missed", entry=entry.settings.name, missed=firing.missed)
         if receipt is not None:
             log.info("schedule fired", entry=entry.settings.name, job=receipt.job_id)
