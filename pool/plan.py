@@ -132,7 +132,9 @@ def _keeper(config: Config) -> ChildSpec:
 
 
 def _web(config: Config) -> ChildSpec:
-    run_web: Callable[[Config, Seat], int] = _load("pool.web.server", "the HTTP API ([web] enabled)").run_web
+    server = _load("pool.web.server", "the HTTP API ([web] enabled)")
+    server.refuse_unsafe(config)
+    run_web: Callable[[Config, Seat], int] = server.run_web
     return _spec(
         config,
         Role.WEB,

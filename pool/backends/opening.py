@@ -11,16 +11,19 @@ _QUERY_SECRET = re.compile(r"([?&][a-z_]*(?:password|secret|token)=)[^&#]*", re.
 _CHOICES = "sqlite:///relative/path, sqlite:////absolute/path, redis://host:6379/0, rediss://… (TLS), redis+sentinel://…, redis+cluster://…"
 
 
-def open_backend(url: str, *, namespace: str = "default", producer: bool = False, create: bool = True) -> Backend:
+def open_backend(
+    url: str, *, namespace: str = "default", producer: bool = False, create: bool = True, lock_wait: float = 5.0
+) -> Backend:
     """The backend of a URL, not connected yet. `producer`: all it commits survives a power cut (SQLite).
 
-    `create=False` refuses to make a missing SQLite database. ConfigError for a URL that names no backend.
+    `create=False` refuses to make a missing SQLite database; `lock_wait` is how long a write stands in line there (s).
+    ConfigError for a URL that names no backend.
     """
     scheme = url.partition("://")[0].lower()
     if scheme == "sqlite":
         from pool.backends.sqlite.backend import SqliteBackend
 
-        return SqliteBackend(sqlite_path(url), producer=producer, create=create)
+        return SqliteBackend(sqlite_path(url), producer=producer, create=create, lock_wait=lock_wait)
     if scheme.partition("+")[0] in _REDIS_SCHEMES:
         from pool.backends.redis.backend import RedisBackend
 

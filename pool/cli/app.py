@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from pool.cli import dead, demo, doctor, enqueue, jobs, light, queues, schedule, start
+from pool.cli import dead, demo, doctor, enqueue, jobs, light, queues, schedule, serve, start, token
 from pool.cli.failures import USAGE
 
 PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
@@ -70,6 +70,8 @@ def _add_verbs() -> None:
     for verb in (queues.queues, queues.pause, queues.resume, queues.purge, queues.pools, queues.backup):
         app.command(verb.__name__)(verb)
     app.add_typer(schedule.schedule_app, name="schedule")
+    app.command("serve")(_coded(serve.serve))
+    app.add_typer(token.token_app, name="token")
 
 
 _add_verbs()

@@ -1,0 +1,62 @@
+"""The chores that a store needs whoever serves it: due jobs, lost holders, old records.
+
+The keeper of a pool does them among its own; `jobpool serve` without a pool does these alone.
+"""
+
+import threading
+
+from pool.backends.contract import Backend
+from pool.clock import monotonic_now
+from pool.keeper.chores import Chore
+from pool.logs import log
+from pool.settings import Config, RetentionSection
+
+FORGET_LIMIT = 500
+LONGEST_SLEEP_S = 1.0
+
+
+def promote(backend: Backend) -> float | None:
+    """Move due jobs to pending; sleep until the next due time, at most the usual second."""
+    promotion = backend.promote()
+    if promotion.moved >= 1000:
+        return 0.0
+    if promotion.next_due is None:
+        return None
+    return max(0.0, min(1.0, promotion.next_due - backend.server_now()))
+
+
+def recover_expired(backend: Backend) -> None:
+    """Take back what lost pools and silent holders had."""
+    for job in backend.recover_expired():
+        log.warning(
+            "job of a lost pool taken back", job=job.job_id, worker=job.worker.partition("#")[0], now=str(job.status)
+        )
+
+
+def forget(backend: Backend, keep: RetentionSection) -> float | None:
+    """Remove records whose time is over; again soon while there are more."""
+    gone = backend.forget(
+        completed_s=keep.completed, failed_s=keep.failed, idempotency_s=keep.idempotency, limit=FORGET_LIMIT
+    )
+    return 0.2 if gone >= FORGET_LIMIT else None
+
+
+def recovery_period(lease: float) -> float:
+    """Often enough for five good reads within a lease, at most each second."""
+    return min(1.0, lease / 8)
+
+
+def run_chores(config: Config, backend: Backend, stop: threading.Event) -> None:
+    """Do them in turn until told to stop."""
+    chores = [
+        Chore("promote due jobs", 1.0, lambda now: promote(backend)),
+        Chore("recover lost holders", recovery_period(config.backend.lease), lambda now: recover_expired(backend)),
+        Chore("forget old records", 60.0, lambda now: forget(backend, config.retention)),
+    ]
+    while not stop.is_set():
+        for chore in chores:
+            if chore.is_due(now := monotonic_now()):
+                chore.attempt(now)
+        next_due = min(chore.due_at for chore in chores) - monotonic_now()
+        stop.wait(max(0.05, min(LONGEST_SLEEP_S, next_due)))
+    backend.close()

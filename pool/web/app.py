@@ -1,0 +1,107 @@
+"""The application: services, routes, and what every request goes through.
+
+From the outside in: `LastResort` (headers, nothing escapes), `BodyLimit`, `Door` (who is calling), the routes.
+More routes are added with `app.include_router`; another way to sign in with `app.state.sign_in_ways.append(…)`, a
+function from the ASGI scope to a `Caller` or None; pages for strangers with `app.state.open_paths.add(…)`.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from importlib.metadata import version
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.routing import Match
+
+from pool.backends.contract import Backend
+from pool.errors import JobpoolError
+from pool.logs import log
+from pool.settings import Config
+from pool.web import admin, jobs, work
+from pool.web.auth import Door, Tokens
+from pool.web.desk import StoreDesk
+from pool.web.limits import BodyLimit, LastResort
+from pool.web.problems import Problem, problem_of
+from pool.web.services import Services
+from pool.web.typebook import TypeBook
+
+OPEN_PATHS = frozenset({"/healthz", "/openapi.json"})
+
+
+def create_app(config: Config, open_store: Callable[[], Backend]) -> FastAPI:
+    """The HTTP API on the store that `open_store` opens (once in each thread)."""
+    services = Services(config, StoreDesk(open_store), Tokens(config.tokens), TypeBook(config), asyncio.Event())
+    app = FastAPI(
+        title="jobpool",
+        version=version("jobpool"),
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        lifespan=_lifespan,
+    )
+    app.state.services = services
+    app.state.sign_in_ways = [services.tokens.by_bearer]
+    app.state.open_paths = set(OPEN_PATHS)
+    for router in (work.router, jobs.router, admin.router):  # /jobs/claim stands before /jobs/{id}
+        app.router.routes.extend(router.routes)
+    _answer_errors(app)
+    app.add_middleware(Door, ways=app.state.sign_in_ways, open_paths=app.state.open_paths, failures=services.failures)
+    app.add_middleware(BodyLimit)
+    app.add_middleware(LastResort)
+    return app
+
+
+@contextlib.asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    services: Services = app.state.services
+    chores = [asyncio.create_task(services.keep_types_fresh())]
+    yield
+    services.stopping.set()
+    for chore in chores:
+        chore.cancel()
+    services.desk.close()
+
+
+def _answer_errors(app: FastAPI) -> None:
+    async def ours(request: Request, error: Exception) -> Response:
+        problem = problem_of(error) if isinstance(error, JobpoolError) else Problem(500, "internal-error", "a fault")
+        if problem.status == 503:
+            log.limited("away", "answered 503", every_s=10.0, error=str(error))
+        return problem.response()
+
+    async def unfit(request: Request, error: Exception) -> Response:
+        found = error.errors() if isinstance(error, RequestValidationError) else []
+        problems = {".".join(map(str, each["loc"])): str(each["msg"]) for each in found}
+        listing = "; ".join(f"{field}: {problem}" for field, problem in problems.items())
+        return Problem(
+            422, "invalid-request", f"the request does not fit: {listing}"[:2000], problems=problems
+        ).response()
+
+    async def by_router(request: Request, error: Exception) -> Response:
+        status = error.status_code if isinstance(error, HTTPException) else 500
+        return _routing_problem(request, status).response()
+
+    app.add_exception_handler(JobpoolError, ours)
+    app.add_exception_handler(RequestValidationError, unfit)
+    app.add_exception_handler(HTTPException, by_router)
+
+
+def _routing_problem(request: Request, status: int) -> Problem:
+    if status == 405:
+        allowed = ", ".join(_methods(request))
+        return Problem(405, "method-not-allowed", f"use {allowed}", headers={"Allow": allowed})
+    if status == 404:
+        return Problem(404, "not-found", "there is nothing at this path")
+    return Problem(status, "invalid-request", "the request cannot be answered")
+
+
+def _methods(request: Request) -> list[str]:
+    """Every method of every route at this path."""
+    scope: dict[str, Any] = dict(request.scope)
+    routes = (route for route in request.app.routes if route.matches(scope)[0] is not Match.NONE)
+    return sorted({method for route in routes for method in getattr(route, "methods", None) or ()})

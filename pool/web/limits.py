@@ -1,0 +1,141 @@
+"""What no request may exceed: size and time of its body, time to take the answer. And what no answer may lack.
+
+The size is counted as it arrives, so that neither a missing nor a lying Content-Length gets anything past it.
+"""
+
+import asyncio
+from collections.abc import Iterable
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from pool.errors import JobpoolError
+from pool.logs import log
+from pool.web.problems import Problem, problem_of
+
+MAX_BODY = 1024 * 1024
+MAX_BATCH_BODY = 16 * 1024 * 1024
+BODY_WITHIN_S = 30.0
+TAKE_ANSWER_WITHIN_S = 30.0
+BATCH_PATH = "/jobs/batch"
+
+# The dashboard sets its own policy on its own pages.
+HEADERS = {
+    b"x-content-type-options": b"nosniff",
+    b"cache-control": b"no-store",
+    b"content-security-policy": b"default-src 'none'; frame-ancestors 'none'",
+    b"referrer-policy": b"no-referrer",
+}
+
+
+class BodyTooLarge(Problem):
+    """More bytes than a request of this path may have; the rest is not read."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(
+            413, "body-too-large", f"the body is longer than {limit:,} bytes", headers={"Connection": "close"}
+        )
+
+
+class BodyTooSlow(Problem):
+    """The body did not arrive in time."""
+
+    def __init__(self) -> None:
+        detail = f"the body did not arrive within {BODY_WITHIN_S:.0f} s"
+        super().__init__(408, "body-too-slow", detail, headers={"Connection": "close"})
+
+
+class LastResort:
+    """ASGI middleware, the outermost: adds the headers every answer has, and answers whatever was raised."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        answer = _Answer(send)
+        try:
+            await self._app(scope, receive, answer.send)
+        except Exception as error:
+            problem = _as_problem(error)
+            if not answer.has_begun:
+                await problem.response()(scope, receive, answer.send)
+
+
+def _as_problem(error: Exception) -> Problem:
+    """A fault of ours is told to the log by its class and place only: its text may hold a payload."""
+    if isinstance(error, JobpoolError):
+        return problem_of(error)
+    place = error.__traceback__
+    while place is not None and place.tb_next is not None:
+        place = place.tb_next
+    line = f"{place.tb_frame.f_code.co_name}:{place.tb_lineno}" if place else ""
+    log.error("request failed by a fault of ours", error=type(error).__name__, where=line)
+    return Problem(500, "internal-error", "a fault of the server; it is in its log")
+
+
+class _Answer:
+    """The way out: security headers, and a limit for readers that do not read."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.has_begun = False
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.has_begun = True
+            message["headers"] = [*message.get("headers", ()), *_missing(message.get("headers", ()))]
+        async with asyncio.timeout(TAKE_ANSWER_WITHIN_S):
+            await self._send(message)
+
+
+def _missing(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    there = {name.lower() for name, _ in headers}
+    return [(name, value) for name, value in HEADERS.items() if name not in there]
+
+
+class BodyLimit:
+    """ASGI middleware: refuses a body that is too long or too slow while it is being read."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        limit = MAX_BATCH_BODY if scope["path"] == BATCH_PATH else MAX_BODY
+        if _declared_length(scope) > limit:
+            raise BodyTooLarge(limit)
+        await self._app(scope, _Counted(receive, limit).receive, send)
+
+
+class _Counted:
+    """The way in, counted and timed until the body is complete; afterwards it only tells that the client has left."""
+
+    def __init__(self, receive: Receive, limit: int) -> None:
+        self._receive, self._limit = receive, limit
+        self._size, self._is_complete = 0, False
+        self._deadline = asyncio.get_running_loop().time() + BODY_WITHIN_S
+
+    async def receive(self) -> Message:
+        if self._is_complete:
+            return await self._receive()
+        try:
+            async with asyncio.timeout_at(self._deadline):
+                message = await self._receive()
+        except TimeoutError:
+            raise BodyTooSlow from None
+        self._size += len(message.get("body", b""))
+        self._is_complete = not message.get("more_body", False)
+        if self._size > self._limit:
+            raise BodyTooLarge(self._limit)
+        return message
+
+
+def _declared_length(scope: Scope) -> int:
+    for name, value in scope["headers"]:
+        if name == b"content-length":
+            return int(value[:20])  # h11 has refused anything but digits
+    return 0

@@ -1,0 +1,68 @@
+"""One connection, on uvicorn's h11 protocol: with a deadline for each request's head and a cap on how many there are.
+
+uvicorn itself closes what idles after an answer; it waits for ever for a client that never begins or never ends a head.
+"""
+
+import asyncio
+from typing import Any
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+HEAD_WITHIN_S = 10.0
+MAX_CONNECTIONS = 1000
+_FULL = (
+    b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 2\r\n"
+    b"content-type: application/problem+json\r\ncontent-length: 97\r\n\r\n"
+    b'{"type":"urn:jobpool:too-many-connections","title":"too many","status":503,"detail":"try again"}\n'
+)
+
+
+class Connection(H11Protocol):
+    """See the module."""
+
+    _head_deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if len(self.connections) > MAX_CONNECTIONS:
+            transport.write(_FULL)
+            transport.close()
+            return
+        self._await_head()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._is_between_requests():
+            self._await_head()
+        else:
+            self._head_is_there()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._head_is_there()
+        super().connection_lost(exc)
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self._is_between_requests() and self.conn.trailing_data[0]:
+            self._await_head()  # a next head has begun to arrive already
+
+    def _is_between_requests(self) -> bool:
+        return self.cycle is None or self.cycle.response_complete
+
+    def _await_head(self) -> None:
+        """Once begun, the deadline does not move: a byte now and then is no progress."""
+        if self._head_deadline is None and not self.transport.is_closing():
+            self._head_deadline = self.loop.call_later(HEAD_WITHIN_S, self._give_up)
+
+    def _head_is_there(self) -> None:
+        if self._head_deadline is not None:
+            self._head_deadline.cancel()
+            self._head_deadline = None
+
+    def _give_up(self) -> None:
+        self._head_deadline = None
+        if self._is_between_requests():
+            self.transport.abort()
+
+    def _get_upgrade(self) -> Any:
+        return None  # no other protocol is spoken here
