@@ -20,10 +20,10 @@ class Silence(Enum):
 
 def silence_of(role: Role, process: Process, lanes: list[Lane], *, timeout: float, now: float, since: float) -> Silence:
     """`since`: no silence counts from before this time (the parent itself was away, or the machine slept)."""
-    if role not in (Role.WORKER, Role.KEEPER) or process.state == State.BOOTING:
+    if role not in (Role.WORKER, Role.KEEPER, Role.WEB) or process.state == State.BOOTING:
         return Silence.NONE
     quiet_s = now - max(process.alive_at, since)
-    if role == Role.KEEPER:
+    if role in (Role.KEEPER, Role.WEB):
         return Silence.SILENT if quiet_s > timeout else Silence.NONE
     if process.state == State.RETIRING and not process.store_call_since:
         return Silence.NONE  # it waits for SIGTERM; its own deadline is watched elsewhere

@@ -7,6 +7,7 @@ import pytest
 from pool.board.record import Exit, Lane, Phase, Process, Role, State
 from pool.identity import PoolId
 from pool.seat import ChildSpec, MemoryRule
+from pool.supervisor.absence import Absence
 from pool.supervisor.memory import Size, ceiling_below_fresh, judge
 from pool.supervisor.planned import Plan
 from pool.supervisor.reload import difference, what_forbids
@@ -102,8 +103,13 @@ def test_a_keeper_must_show_life_whatever_it_does() -> None:
     assert silence(Role.KEEPER, State.BUSY, quiet=31.0) is Silence.SILENT
 
 
+def test_a_web_process_whose_event_loop_hangs_is_replaced() -> None:
+    assert silence(Role.WEB, quiet=29.0) is Silence.NONE
+    assert silence(Role.WEB, quiet=31.0) is Silence.SILENT
+
+
 def test_others_and_the_unborn_are_not_judged() -> None:
-    assert silence(Role.WEB, quiet=1e6) is Silence.NONE
+    assert silence(Role.WATCH, quiet=1e6) is Silence.NONE
     assert silence(state=State.BOOTING, quiet=1e6) is Silence.NONE
 
 
@@ -135,3 +141,15 @@ def test_a_ceiling_below_a_fresh_worker_is_named_with_both_numbers() -> None:
     assert "memory_limit is 40,000,000" in sentence
     assert "50,000,000" in sentence
     assert ceiling_below_fresh(39_000_000, MemoryRule(limit=40_000_000)) == ""
+
+
+# ---------------------------------------------------------------- absence
+
+
+def test_a_late_turn_and_a_slept_machine_are_absences_and_a_busy_machine_is_none() -> None:
+    absence = Absence(monotonic=100.0, boottime=150.0)
+
+    assert absence.length(planned=101.0, monotonic=102.5, boottime=152.5) == 0.0
+    assert absence.length(planned=103.0, monotonic=109.0, boottime=159.0) == 6.0
+    assert absence.length(planned=110.0, monotonic=110.0, boottime=3760.0) == 3600.0
+    assert absence.length(planned=111.0, monotonic=111.0, boottime=3761.0) == 0.0
