@@ -3,38 +3,31 @@
 import functools
 import gc
 import selectors
-import signal
 import traceback
 from collections.abc import Callable, Iterable
 
-from pool import logs
 from pool.board.board import Board
 from pool.clock import boottime_now, monotonic_now, wall_now
 from pool.logs import log
 from pool.supervisor import condition
+from pool.supervisor.absence import Absence
 from pool.supervisor.children import Children
 from pool.supervisor.control import LastReload, Reply, Resident
-from pool.supervisor.deaths import send
 from pool.supervisor.fork import adopt_orphans
 from pool.supervisor.house import House
 from pool.supervisor.lock import RuntimeLock
+from pool.supervisor.obedience import Obedience
 from pool.supervisor.planned import Plan, Reread
 from pool.supervisor.premises import drain
 from pool.supervisor.reloading import Reloading
 from pool.supervisor.scaling import Scaling
-from pool.supervisor.signals import Letter, Post, has_terminal
+from pool.supervisor.signals import Post, terminal_exists
 from pool.supervisor.status_desk import StatusDesk
 from pool.supervisor.stopping import Stopping
 from pool.supervisor.systemd import Systemd
 from pool.supervisor.upkeep import Upkeep
 from pool.supervisor.verbs import Verbs
 
-# A key held down, or a terminal that sends twice, is one wish.
-SECOND_INTERRUPT_AFTER_S = 0.5
-# So late a turn means that we were stopped or the machine slept: the children may have been, too.
-GAP_S = 2.0
-# Signals that change what is wanted: a pool that stops wants nothing.
-_CHANGES = frozenset({signal.SIGHUP, signal.SIGUSR2, signal.SIGTTIN, signal.SIGTTOU})
 EXIT_CANNOT_START = 78
 EXIT_BURST_HAD_DEATHS = 1
 
@@ -56,7 +49,6 @@ class Supervisor:
         self._state = "starting"
         self._has_started = False
         self._stopping: Stopping | None = None
-        self._interrupted_at: float | None = None
         self._post = Post()
 
     # ------------------------------------------------------------------ the life
@@ -88,14 +80,15 @@ class Supervisor:
 
     def _move_in(self) -> None:
         now = monotonic_now()
-        self._has_terminal = has_terminal() and not self._post.was_nohup
-        self._suspended_s = boottime_now() - now
+        self._absence = Absence(now, boottime_now())
         adopt_orphans()
         self._house = House(self.plan, self.children)
         self._upkeep = Upkeep(self._house)
         self._scaling = Scaling(self._house, now)
         self._reloading = Reloading(self._house, self._upkeep.replacing, self._reread, self._take_plan)
         self._verbs = Verbs(self._house, self._scaling, self._reloading, self)
+        has_terminal = terminal_exists() and not self._post.was_nohup
+        self._obedience = Obedience(self._house, self._scaling, self._reloading, self, has_terminal=has_terminal)
         self._open_ears()
         for spec in self.plan.specs:
             self.children.want(spec, spec.count, self.plan.count_sources.get(spec.group, "file"))
@@ -123,7 +116,7 @@ class Supervisor:
     def _turn(self) -> None:
         now = self.turned_at = monotonic_now()
         for letter in self._post.mailbox.take_all():
-            self._obey(letter, now)
+            self._obedience.obey(letter, now)
         self._settle_state()  # here too, so that a reload which ends within this turn is seen as one
         self._bury_the_dead(now)
         self._look_at_the_board(now)
@@ -161,7 +154,7 @@ class Supervisor:
     def _wait(self) -> None:
         until = max(self._next_deadline(), monotonic_now())
         events = self._house.premises.selector.select(max(0.0, until - monotonic_now()))
-        self._excuse_gap(until)
+        self._excuse_absence(until)
         for key, mask in events:
             key.data(mask)
 
@@ -179,15 +172,11 @@ class Supervisor:
             wishes.append(self._stopping.next_deadline(now))
         return min(wish for wish in wishes if wish is not None)
 
-    def _excuse_gap(self, planned: float) -> None:
-        """CLOCK_MONOTONIC shows when we were stopped, CLOCK_BOOTTIME when the machine slept."""
-        now = monotonic_now()
-        suspended_s = boottime_now() - now
-        away_s = max(now - planned, suspended_s - self._suspended_s)
-        self._suspended_s = suspended_s
-        if away_s > GAP_S:
+    def _excuse_absence(self, planned: float) -> None:
+        away_s = self._absence.length(planned, monotonic_now(), boottime_now())
+        if away_s:
             log.warning("the supervisor was away", seconds=round(away_s, 1))
-            self._upkeep.start_clocks_anew(now)
+            self._upkeep.start_clocks_anew(monotonic_now())
 
     def _heed_wake(self, fd: int, mask: int) -> None:
         drain(fd)
@@ -198,38 +187,9 @@ class Supervisor:
 
     # ------------------------------------------------------------------ orders
 
-    def _obey(self, letter: Letter, now: float) -> None:
-        acts: dict[int, Callable[[], None]] = {
-            signal.SIGTERM: lambda: self.stop(now, why="SIGTERM"),
-            signal.SIGQUIT: lambda: self.stop(now, why="SIGQUIT", at_once=True),
-            signal.SIGINT: lambda: self._interrupt(letter.at, now),
-            signal.SIGHUP: lambda: self._hang_up(now),
-            signal.SIGUSR1: self._reopen_logs,
-            signal.SIGUSR2: lambda: self._reloading.ask(rolling=True),
-            signal.SIGTTIN: lambda: self._scaling.change_by(+1, now),
-            signal.SIGTTOU: lambda: self._scaling.change_by(-1, now),
-        }
-        act = acts.get(letter.signal)
-        if act is not None and not (self._stopping is not None and letter.signal in _CHANGES):
-            act()
-
-    def _interrupt(self, at: float, now: float) -> None:
-        first, self._interrupted_at = self._interrupted_at, self._interrupted_at or at
-        is_second = first is not None and at - first > SECOND_INTERRUPT_AFTER_S
-        self.stop(now, why="SIGINT", at_once=is_second)
-
-    def _hang_up(self, now: float) -> None:
-        """A reload; but when our terminal has just been closed, nobody is left to ask for one."""
-        if self._has_terminal and not has_terminal():
-            self.stop(now, why="the terminal was closed")
-        else:
-            self._reloading.ask(rolling=False)
-
-    def _reopen_logs(self) -> None:
-        logs.reopen()
-        for child in self.children.living():
-            if child.was_ready:
-                send(child, signal.SIGUSR1)
+    @property
+    def is_stopping(self) -> bool:
+        return self._stopping is not None
 
     def stop(self, now: float, *, why: str, at_once: bool = False, code: int = 0) -> None:
         """Begin to stop; a repetition changes nothing but, with `at_once`, ends the patience."""
@@ -247,7 +207,7 @@ class Supervisor:
 
     def command(self, verb: str, options: dict[str, object], reply: Reply) -> None:
         """Do a verb of the status socket; `reply` is called once, now or turns later."""
-        self._verbs.do(verb, options, reply, monotonic_now(), is_stopping=self._stopping is not None)
+        self._verbs.do(verb, options, reply, monotonic_now())
 
     def _take_plan(self, plan: Plan) -> None:
         self.plan = plan

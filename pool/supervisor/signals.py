@@ -84,7 +84,7 @@ class Post:
         self.mailbox.post(signum, monotonic_now())
 
 
-def has_terminal() -> bool:
+def terminal_exists() -> bool:
     """Whether this process has a controlling terminal that still exists."""
     try:
         os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC))

@@ -6,7 +6,7 @@
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 from pool.board.record import Ordered, Phase, Role
 from pool.supervisor.children import Child, Group, Slot
@@ -14,6 +14,7 @@ from pool.supervisor.control import Reply
 from pool.supervisor.deaths import ask_for_stack, read_stack, stack_size
 from pool.supervisor.house import House
 from pool.supervisor.inspection import still_started
+from pool.supervisor.obedience import Stops
 from pool.supervisor.reloading import Asker, Reloading
 from pool.supervisor.scaling import MOST_WORKERS, Scaling
 
@@ -22,12 +23,6 @@ LONGEST_STACK_BYTES = 256 * 1024
 _POLL_S = 0.02
 
 Options = dict[str, Any]
-
-
-class Stops(Protocol):
-    """The one who can end the pool."""
-
-    def stop(self, now: float, *, why: str, at_once: bool = False, code: int = 0) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +58,7 @@ class Verbs:
             "kill": (self._kill, frozenset({"job"})),
         }
 
-    def do(self, verb: str, options: Options, reply: Reply, now: float, *, is_stopping: bool) -> None:
+    def do(self, verb: str, options: Options, reply: Reply, now: float) -> None:
         """`reply` is called once, now or turns later."""
         try:
             if verb not in self._verbs:
@@ -73,7 +68,7 @@ class Verbs:
             unknown = sorted(set(options) - known)
             if unknown:
                 raise Refused(422, f"{verb} has no option {unknown[0]!r}; it has {', '.join(sorted(known))}")
-            if is_stopping and verb not in ("stop", "stack", "kill"):
+            if self._stops.is_stopping and verb not in ("stop", "stack", "kill"):
                 raise Refused(409, "the pool is stopping")
             act(options, reply, now)
         except Refused as refused:
