@@ -8,7 +8,7 @@ import re
 from pool.cli.doctor_facts import Facts
 from pool.cli.doctor_unit import UNIT_RULES, Finding, Findings, Level, Rule
 from pool.cli.output import duration, size
-from pool.cli.why import STALE_BEAT_S, serves
+from pool.why import STALE_BEAT_S, serves
 
 LEAST_FREE_BYTES = 500_000_000
 LARGEST_WAL_BYTES = 64_000_000

@@ -73,7 +73,7 @@ def retry(job: JobId, as_json: AsJson = False, config: ConfigFile = None, backen
 @jobs_app.command("why")
 def why(job: JobId, as_json: AsJson = False, config: ConfigFile = None, backend: BackendUrl = None) -> None:
     """Say why a job is where it is, and what to do about it."""
-    from pool.cli.why import reasons
+    from pool.why import reasons
 
     with opened(load(config, backend)) as store:
         found = store.job(job)

@@ -12,9 +12,9 @@ from pool.backends.contract import PoolState, QueueState
 from pool.cli.failures import Refused
 from pool.cli.output import duration, say, say_json, say_table
 from pool.cli.store import AsJson, BackendUrl, ConfigFile, load, opened
-from pool.cli.why import STALE_BEAT_S, serves
 from pool.jobs.checks import checked_queue
 from pool.jobs.lifecycle import Status
+from pool.why import STALE_BEAT_S, serves
 
 QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.")]
 WAITING = frozenset({Status.PENDING, Status.SCHEDULED})

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from pool.backends.contract import PoolState, QueueState
-from pool.cli.why import reasons
 from pool.identity import PoolId
 from pool.jobs.job import Job
 from pool.jobs.lifecycle import Reason, Status
+from pool.why import reasons
 
 NOW = 1_800_000_000.0
 JOB = Job(

@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Sequence
 
 from pool.backends.contract import PoolState, QueueState
-from pool.cli.output import duration
 from pool.clock import as_rfc3339
 from pool.jobs.documents import cause_text
 from pool.jobs.job import Job
 from pool.jobs.lifecycle import Status
+from pool.spoken import duration
 
 STALE_BEAT_S = 60.0
 
