@@ -1,0 +1,192 @@
+"""What chaos happens to: pools on one store, producers, and on Redis a server with a link of its own for each pool."""
+
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pool.backends.contract import Backend
+from pool.cli import control
+from pool.client import Client
+from tests.chaos.producer import read_book
+from tests.faults.proxy import Proxy
+from tests.helpers.house import House
+from tests.helpers.servers import FLAVOURS, Server, running
+
+ROOT = Path(__file__).parents[2]
+LEASE_S = 4.0
+STOP_TIMEOUT_S = 3.0
+TASKS = (Path(__file__).parent / "tasks.py").read_text()
+SETTINGS = """
+[restart]
+first_delay = 0.05
+max_delay = 0.5
+healthy_after = 1
+"""
+
+
+class ChaosHouse(House):
+    """A pool with short clocks, whose jobs write into the town's ledger."""
+
+    def configure(self, *, workers: int = 2, settings: str = "") -> None:
+        """Also used for a change of the count while the pool runs."""
+        self.wanted = workers
+        text = (
+            f'[pool]\nname = "{self.folder.name}"\nruntime_dir = "{self.folder}/run"\nstate_dir = "{self.folder}/state"\n'
+            f'stop_timeout = {STOP_TIMEOUT_S}\n[app]\nmodules = ["tasks"]\npath = "{self.folder}/app"\n'
+            f'[backend]\nurl = "{self.url}"\nlease = {LEASE_S}\n[workers]\ncount = {workers}\nmemory_limit = 0\n'
+            f"max_jobs = {40 if workers % 2 else 0}\n{SETTINGS}"
+        )
+        fresh = self.config_file.with_suffix(".new")
+        fresh.write_text(text)
+        fresh.replace(self.config_file)
+
+    def ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+        """The answer, or None when nobody can be asked now (stopped, starting, ending)."""
+        with contextlib.suppress(control.PoolUnreachable):
+            return control.ask(self.socket, method, path, body, timeout=1.0)[1]
+        return None
+
+    def members(self, role: str) -> list[int]:
+        """Pids of the workers, or of the keeper, as far as the pool can tell now."""
+        status = self.ask("GET", "/status") or {}
+        found = status.get("workers", []) if role == "worker" else [status.get("keeper") or {}]
+        return [one["pid"] for one in found if one.get("pid")]
+
+
+@dataclass
+class Absence:
+    """A pool could not reach the store or did not run at all: from, to (CLOCK_BOOTTIME)."""
+
+    pool: str
+    since: float
+    until: float
+
+
+@dataclass
+class Town:
+    """Everything of one run. `folder` holds the ledger, the books of the producers and the locks of the jobs."""
+
+    folder: Path
+    url: str
+    pools: list[ChaosHouse] = field(default_factory=list)
+    links: list[Proxy] = field(default_factory=list)
+    server: Server | None = None
+    producers: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    absences: list[Absence] = field(default_factory=list)
+    boards_lost: set[str] = field(default_factory=set)
+    hired: int = 0
+
+    @property
+    def ledger(self) -> Path:
+        return self.folder / "ledger.txt"
+
+    @property
+    def kind(self) -> str:
+        return "redis" if self.server else "sqlite"
+
+    def hire_producer(self, rng: random.Random) -> None:
+        """Start one more; its seed and book are its own."""
+        self.hired += 1
+        book = self.folder / f"book-{self.hired}.txt"
+        words = [sys.executable, "-m", "tests.chaos.producer", self.url, str(book), str(rng.random())]
+        with (self.folder / "producers.log").open("ab") as log:
+            self.producers.append(subprocess.Popen(words, cwd=ROOT, stdout=log, stderr=log))
+
+    def dismiss_producer(self, producer: subprocess.Popen[bytes]) -> None:
+        self.producers.remove(producer)
+        producer.kill()
+        producer.wait()
+
+    def books(self) -> tuple[dict[str, dict[str, Any]], list[list[str]]]:
+        """What was accepted, and the batches in doubt."""
+        accepted: dict[str, dict[str, Any]] = {}
+        doubtful: list[list[str]] = []
+        for path in sorted(self.folder.glob("book-*.txt")):
+            more, unsure = read_book(path)
+            accepted |= more
+            doubtful += unsure
+        return accepted, doubtful
+
+    def notes(self) -> list[dict[str, Any]]:
+        if not self.ledger.exists():
+            return []
+        return [json.loads(line) for line in self.ledger.read_text().splitlines()]
+
+    @contextmanager
+    def store(self) -> Iterator[Backend]:
+        """The store itself, not through a link."""
+        client = Client(self.url)
+        try:
+            yield client.backend()
+        finally:
+            client.close()
+
+    def heal(self) -> None:
+        """Whatever the last accident left: every process goes on, every link is whole, every pool runs."""
+        for link in self.links:
+            link.heal()
+        if self.server is not None:
+            if self.server.process is None:
+                self.server.start()
+            self.server.thaw()
+        for house in self.pools:
+            for pid in house.pids():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
+            house.write_module("tasks", TASKS)
+            if not house.is_running:
+                house.start(wait=False)
+
+
+def now() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+@contextmanager
+def founded(folder: Path, backend: str, pools: int, workers: int, rng: random.Random) -> Iterator[Town]:
+    """A town with its pools started and two producers at work; everything is killed at the end."""
+    (folder / "locks").mkdir(parents=True)
+    with ExitStack() as stack:
+        server = None
+        if backend != "sqlite":
+            flavour = backend if backend in FLAVOURS else sorted(FLAVOURS)[0]
+            server = stack.enter_context(running(flavour, aof=True))
+        url = server.url if server else f"sqlite:///{folder}/jobs.db"
+        town = Town(folder, url, server=server)
+        for number in range(pools):
+            town.pools.append(stack.enter_context(_pool(town, number, workers, stack)))
+        for house in town.pools:
+            house.wait_ready()
+        for _ in range(2):
+            town.hire_producer(rng)
+        try:
+            yield town
+        finally:
+            for producer in list(town.producers):
+                town.dismiss_producer(producer)
+
+
+@contextmanager
+def _pool(town: Town, number: int, workers: int, stack: ExitStack) -> Iterator[ChaosHouse]:
+    url = town.url
+    if town.server is not None:
+        link = stack.enter_context(Proxy(town.server.port))
+        town.links.append(link)
+        url = url.replace(str(town.server.port), str(link.port))
+    environ = {"LEDGER": str(town.ledger), "CHAOS_LOCKS": str(town.folder / "locks"), "CHAOS_POOL": str(number)}
+    house = ChaosHouse(workers=workers, app=TASKS, backend=url, environ=environ)
+    try:
+        yield house.start(wait=False)
+    finally:
+        (town.folder / f"pool-{number}.log").write_text(house.log_text())
+        house.close()
