@@ -51,6 +51,16 @@ def count_in(plan: Plan, spec: ChildSpec) -> int:
     return plan.file_counts.get(spec.group, spec.count) if spec.role == Role.WORKER else spec.count
 
 
+def source_in(plan: Plan, spec: ChildSpec) -> str:
+    """Where the plan's count of a group comes from, for people."""
+    return plan.count_sources.get(spec.group, "file")
+
+
+def spec_in(plan: Plan, key: GroupKey) -> ChildSpec:
+    """The plan's spec of a group that it has."""
+    return next(spec for spec in plan.specs if key_of(spec) == key)
+
+
 def adopt(before: Plan, now: Plan) -> Plan:
     """The new plan under the identity and in the directories of the running pool."""
     return replace(now, pool=before.pool, runtime_dir=before.runtime_dir, state_dir=before.state_dir)

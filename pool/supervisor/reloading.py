@@ -13,7 +13,7 @@ from pool.supervisor.control import LastReload, Reply
 from pool.supervisor.funerals import Loss
 from pool.supervisor.house import House
 from pool.supervisor.planned import Plan, Reread
-from pool.supervisor.reload import adopt, count_in, difference, key_of, what_forbids
+from pool.supervisor.reload import adopt, count_in, difference, key_of, source_in, spec_in, what_forbids
 from pool.supervisor.replacing import Replacing
 from pool.supervisor.roll import Roll
 
@@ -38,6 +38,7 @@ class Reloading:
         self._undo: Callable[[], None] | None = None
         self._is_reload = False
         self._words: tuple[str, ...] = ()
+        self._counts: dict[GroupKey, tuple[int, str]] = {}
         self._askers: list[Asker] = []
         self._is_wanted = self._is_rolling_wanted = False
         self._next_askers: list[Asker] = []
@@ -57,7 +58,7 @@ class Reloading:
         if self.is_busy:
             asker.reply(409, {"error": "a reload or restart is under way; wait for its end"})
             return
-        self._is_reload, self._words, self._askers, self._undo = False, (), [asker], None
+        self._is_reload, self._words, self._askers, self._undo, self._counts = False, (), [asker], None, {}
         self._roll = Roll(self._house, self._replacing, slots, "restart", now)
 
     def turn(self, now: float) -> None:
@@ -66,6 +67,8 @@ class Reloading:
             self._begin(now)
         if self._roll is not None:
             self._roll.turn(now)
+            if self._roll.is_decided and not self._roll.error:
+                self._set_counts(now)
             self._tell_those_who_do_not_wait(self._roll)
             if self._roll.is_over:
                 self._finish(self._roll.error)
@@ -89,7 +92,7 @@ class Reloading:
     def _begin(self, now: float) -> None:
         rolling, self._askers = self._is_rolling_wanted, self._next_askers
         self._is_wanted, self._is_rolling_wanted, self._next_askers = False, False, []
-        self._is_reload, self._words, self._undo = True, (), None
+        self._is_reload, self._words, self._undo, self._counts = True, (), None, {}
         plan, error = self._read()
         if plan is None:
             self._finish(error)
@@ -120,15 +123,24 @@ class Reloading:
             house.let_go(house.children.forget_group(key), "group removed", now)
         for spec in plan.specs:
             group = house.children.groups.get(key_of(spec))
-            is_new_count = group is None or key_of(spec) in changes.counts
-            count = count_in(plan, spec) if is_new_count or group is None else group.wanted
-            source = plan.count_sources.get(spec.group, "file") if is_new_count or group is None else group.source
-            house.let_go(house.children.want(spec, count, source), "smaller count", now)
+            if group is None:
+                house.children.want(spec, count_in(plan, spec), source_in(plan, spec))
+            else:
+                house.children.want(spec, group.wanted, group.source)
+        self._counts = {key: (count, source_in(plan, spec_in(plan, key))) for key, count in changes.counts.items()}
+        self._set_counts(now, without=changes.replaced)
         self._put_in_force(plan)
         self._undo = self._way_back(before, changes.replaced)
         for notice in plan.notices:
             log.warning(notice)
         return [slot for key in self._workers_first(changes.replaced) for slot in house.children.of_group(key)]
+
+    def _set_counts(self, now: float, *, without: tuple[GroupKey, ...] = ()) -> None:
+        """The new counts; those of groups that are to be replaced only after the first new child has proved the code."""
+        for key, (count, source) in [entry for entry in self._counts.items() if entry[0] not in without]:
+            del self._counts[key]
+            group = self._house.children.groups[key]
+            self._house.let_go(self._house.children.want(group.spec, count, source), "smaller count", now)
 
     def _put_in_force(self, plan: Plan) -> None:
         self._house.plan = plan

@@ -36,12 +36,14 @@ class Replacing:
                 self._house.births.bear(slot, as_heir=True)
 
     def may_start_heir(self, slot: Slot, now: float) -> bool:
-        """At most one at a time for memory, else a quarter of the group; leavers are capped at twice the count."""
+        """At most one at a time for memory, else a quarter of the group; leavers are capped at twice the count.
+
+        One that has announced its end for its jobs or its age works no more: its heir takes nothing from anybody.
+        """
         if slot.child is None or slot.heir is not None or slot.next_start > now:
             return False
         group = self._house.children.of_group((slot.role, slot.group))
-        is_for_memory = slot.child.replace_why == "memory"
-        most_heirs = 1 if is_for_memory else max(1, len(group) // 4)
+        most_heirs = _most_heirs(slot.child, len(group))
         leavers = sum(len(other.leavers) for other in group)
         return self._house.heirs_in(slot) < most_heirs and leavers < 2 * len(group)
 
@@ -55,6 +57,13 @@ class Replacing:
             kill_by_order(child, Ordered.STOP)
         else:
             self._house.tell_to_leave(child, child.replace_why or "replaced", now)
+
+
+def _most_heirs(child: Child, group_size: int) -> int:
+    if child.replace_why == "memory":
+        return 1
+    has_stopped_working = child.stage is Stage.RETIRING
+    return group_size if has_stopped_working else max(1, group_size // 4)
 
 
 def replace_in_place(house: House, slot: Slot, why: str, now: float) -> None:

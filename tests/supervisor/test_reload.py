@@ -384,3 +384,27 @@ def test_after_a_broken_deploy_a_dead_worker_comes_back_by_the_old_plan(stage: S
     stage.until_replaced(victim)
     stage.change(fingerprint="b")
     assert stage.command("reload")[1]["changes"] == ["workers: changed"]
+
+
+def test_a_broken_deploy_with_a_smaller_count_costs_no_worker(stage: Stage) -> None:
+    stage.plan(4).start()
+    before = stage.pids()
+    stage.set("broken")
+    stage.change(fingerprint="b", count=1)
+
+    assert stage.command("reload")[0] == 409
+    assert stage.pids() == before
+
+    stage.unset("broken")
+    assert stage.command("reload", wait=True)[0] == 200
+    stage.until_pids(1, without=before)
+
+
+def test_a_roll_with_a_larger_count_ends_with_all_new(stage: Stage) -> None:
+    stage.plan(2).start()
+    before = stage.pids()
+
+    stage.change(fingerprint="b", count=5)
+    assert stage.command("reload", wait=True)[0] == 200
+
+    stage.until_pids(5, without=before)
