@@ -150,7 +150,10 @@ class Driver:
             for job in self.model.jobs.values()
             if job.queue == queue and job.status is status and status is not Status.RUNNING
         ]
-        assert self.store.purge(queue, statuses=frozenset({status})) == len(doomed)
+        removed = 0
+        while count := self.store.purge(queue, statuses=frozenset({status}), limit=3):
+            removed += count
+        assert removed == len(doomed)
         for job in doomed:
             del self.model.jobs[job.id]
 

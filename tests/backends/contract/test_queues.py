@@ -192,6 +192,15 @@ def test_purge_works_in_bounded_steps_until_nothing_is_left(store: Backend, hand
     assert [(queue.pending, queue.scheduled) for queue in store.queues()] in ([(0, 0)], [])
 
 
+def test_a_purge_that_has_ended_is_followed_by_a_new_one(store: Backend) -> None:
+    """What came after the first is there when the second begins, however soon that is."""
+    pending = frozenset({Status.PENDING})
+    for _ in range(3):
+        store.enqueue(new_jobs(5))
+        assert store.purge("default", statuses=pending) == 5
+        assert store.purge("default", statuses=pending) == 0
+
+
 def test_a_purged_queue_has_room_again(store: Backend) -> None:
     store.set_queue("q", max_pending=2)
     store.enqueue(new_jobs(2, queue="q"))
