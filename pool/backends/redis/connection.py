@@ -11,7 +11,7 @@ import socket
 import ssl
 import struct
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import hiredis
@@ -120,6 +120,11 @@ class Connection:
 def pack(*command: Argument) -> bytes:
     """A command as bytes for the wire."""
     return bytes(hiredis.pack_command(command))  # type: ignore[arg-type]  # its stub means a tuple of any length
+
+
+def pack_words(words: Iterable[Argument]) -> bytes:
+    """Words without the count before them: a piece of a command."""
+    return pack(*words).partition(b"\r\n")[2]
 
 
 # ---------------------------------------------------------------- opening

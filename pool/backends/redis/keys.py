@@ -20,6 +20,7 @@ class Keys:
             raise ConfigError(f"bad namespace {namespace!r}: it must not be empty, nor hold braces or control signs")
         self.root = f"{{jobpool:{namespace}}}:"
         self.fixed = tuple((self.root + name).encode() for name in FIXED)
+        self.exchange = tuple((self.root + name).encode() for name in ("jobs", "state", "heads", "dues", "stats"))
         self.ticks = (self.root + "ticks").encode()
 
     def pool(self, pool: PoolId) -> bytes:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pool.backends.redis.connection import Argument, Connection, open_sentinel, open_tcp, open_unix, pack
-from pool.backends.redis.scripts import step
+from pool.backends.redis.scripts import Step, step
 from pool.backends.redis.trouble import ConnectionBroken, ServerError, as_ours
 from pool.backends.redis.urls import Address
 from pool.clock import monotonic_now
@@ -30,14 +30,21 @@ class Session:
 
     def run(self, name: str, keys: tuple[bytes, ...], args: Sequence[Argument] = ()) -> Any:
         """A step of scripts/. Safe to repeat, so a connection found closed is replaced and the step sent again once."""
-        script = step(name)
-        packed = pack(b"EVALSHA", script.digest, len(keys), *keys, *args)
+        packed = pack(len(keys), *keys, *args)
+        count, _, rest = packed.partition(b"\r\n")
+        return self.run_packed(step(name), int(count[1:]), rest)
+
+    def run_packed(self, script: Step, count: int, rest: bytes) -> Any:
+        """`run` with all words after the script's name packed already: how many, and their bytes."""
         try:
-            return self._ask(packed)
+            return self._ask(b"*%d\r\n%b%b" % (count + 2, script.by_digest, rest))
         except ServerError as error:
             if error.word != "NOSCRIPT":
                 raise self._translated(error) from error
-        return self.command(b"EVAL", script.text, len(keys), *keys, *args)
+        try:
+            return self._ask(b"*%d\r\n%b%b" % (count + 2, script.by_text, rest))
+        except ServerError as error:
+            raise self._translated(error) from error
 
     def run_long(self, name: str, keys: tuple[bytes, ...], args: Sequence[Argument]) -> Any:
         """`run` for a step that has much to do: it is given the longest answer time."""

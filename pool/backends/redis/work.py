@@ -1,10 +1,12 @@
 """What a lane does, on Redis: the hot path, and the sleep beside it."""
 
+import os
+import select
 from itertools import chain
 from typing import Any
 
 from pool.backends.contract import Answer, Held, Want
-from pool.backends.redis.connection import Connection, pack
+from pool.backends.redis.connection import Argument, Connection, pack, pack_words
 from pool.backends.redis.intake import RedisIntake
 from pool.backends.redis.keys import class_of, lane_field, listed, ranks_of
 from pool.backends.redis.records import (
@@ -16,16 +18,23 @@ from pool.backends.redis.records import (
     report_frames,
     settlement_frames,
 )
+from pool.backends.redis.scripts import step
 from pool.backends.redis.trouble import ConnectionBroken, ServerError
 from pool.clock import monotonic_now
 from pool.errors import BackendUnavailable, ClaimLost, LaneBarred, RequestRefused
 from pool.identity import LaneId, ProcessMark, process_mark
-from pool.jobs.job import Claim, Outcome, Settlement
+from pool.jobs.job import Outcome, Settlement
 
 POLL_SECONDS = 1.0
 ABSENT_SECONDS = 0.5  # how long a wait sleeps at least when the store is away
 LISTEN_AGAIN_SECONDS = 60.0
-NO_SETTLEMENT = (b"",) * 9
+EXCHANGE_WORDS = 1 + 6 + 20  # count of keys, keys, arguments without children
+JOB_WORDS = 5
+_NO_SETTLEMENT = b"$0\r\n\r\n" * 9
+_COMPLETED = (  # job id, claim, outcome, reason, delay, misfit, started_at, frames for the job, frames for the attempt
+    b"$%d\r\n%b\r\n$%d\r\n%b\r\n$9\r\ncompleted\r\n$0\r\n\r\n$3\r\n0.0\r\n$1\r\n0\r\n"
+    b"$%d\r\n%b\r\n$%d\r\n%b\r\n$0\r\n\r\n"
+)
 _SETTLED = (None, True, False)
 
 
@@ -34,60 +43,57 @@ class RedisWork(RedisIntake):
 
     def __init__(self) -> None:
         super().__init__()
-        self._wants: dict[Want, tuple[bytes | str, ...]] = {}
-        self._lanes: dict[LaneId, tuple[tuple[bytes, ...], str, int, int]] = {}
+        self._lanes: dict[LaneId, bytes] = {}  # packed pieces of commands
+        self._wants: dict[Want | None, bytes] = {}
+        self._pid = 0
         self._heard: dict[bytes, tuple[int, float]] = {}  # class -> connection, when it was made known there
-        self._mark = (0, "")
 
     # ---------------------------------------------------------------- exchange
 
     def exchange(
         self, lane: LaneId, request: int, *, settlement: Settlement | None = None, want: Want | None = None
     ) -> Answer:
-        keys, field, slot, generation = self._lanes.get(lane) or self._known_lane(lane)
-        wanted = (self._wants.get(want) or self._known_want(want)) if want is not None else ("", "", "", "", "", "")
-        word = NO_SETTLEMENT if settlement is None else _settlement_arguments(settlement)
-        answer = self._session.run(
-            "exchange", keys, (field, slot, generation, request, self._own_mark(), *wanted, *word)
+        """The command is put together from packed pieces: those of the lane and of the want are always the same."""
+        if self._pid != os.getpid():
+            self._forget_pieces()
+        number = b"%d" % request
+        rest = b"%b$%d\r\n%b\r\n%b%b" % (
+            self._lanes.get(lane) or self._lane_piece(lane),
+            len(number),
+            number,
+            self._wants.get(want) or self._want_piece(want),
+            _NO_SETTLEMENT if settlement is None else _settlement_piece(settlement),
         )
+        words = EXCHANGE_WORDS if settlement is None else EXCHANGE_WORDS + JOB_WORDS * len(settlement.children)
+        answer = self._session.run_packed(step("exchange"), words, rest)
         if answer[0]:
             raise _refusal(lane, request, answer)
         claim = read_claim(*answer[2:]) if len(answer) > 2 else None
-        if claim is not None and claim.max_retries == 0 and not self._is_claim_on_disk(lane, claim):
+        if claim is not None and claim.max_retries == 0 and not self._is_claim_on_disk(lane):
             claim = None
         return Answer(_SETTLED[answer[1]], claim)
 
-    def _known_lane(self, lane: LaneId) -> tuple[tuple[bytes, ...], str, int, int]:
-        found = (
-            (*self._keys.fixed, self._keys.pool(lane.worker.pool)),
-            lane_field(lane),
-            lane.worker.slot,
-            lane.worker.generation,
-        )
-        if len(self._lanes) > 4096:
-            self._lanes.clear()
-        self._lanes[lane] = found
-        return found
+    def _lane_piece(self, lane: LaneId) -> bytes:
+        keys = (*self._keys.exchange, self._keys.pool(lane.worker.pool))
+        who = lane_field(lane), lane.worker.slot, lane.worker.generation
+        words: tuple[Argument, ...] = (len(keys), *keys, *who)
+        return _remember(self._lanes, lane, pack_words(words))
 
-    def _known_want(self, want: Want) -> tuple[bytes | str, ...]:
-        mode, names = ("*", want.reserved) if want.is_any else ("=", want.queues)
-        found = (mode, *ranks_of(want), class_of(want), repr(float(want.lease_seconds or 0)), listed(names))
-        if len(self._wants) > 256:
-            self._wants.clear()
-        self._wants[want] = found
-        return found
+    def _want_piece(self, want: Want | None) -> bytes:
+        """The mark of this process, so that a keeper on the same machine can prove its death, and the want."""
+        words: tuple[Argument, ...] = ("",) * 6
+        if want is not None:
+            mode, names = ("*", want.reserved) if want.is_any else ("=", want.queues)
+            lease = repr(float(want.lease_seconds or 0))
+            words = (mode, *ranks_of(want), class_of(want), lease, listed(names))
+        return _remember(self._wants, want, pack_words((mark_text(process_mark()), *words)))
 
-    def _own_mark(self) -> str:
-        """This process, so that a keeper on the same machine can prove its death."""
-        connection_pid, text = self._mark
-        import os
+    def _forget_pieces(self) -> None:
+        """After a fork: the mark in them is the parent's."""
+        self._wants.clear()
+        self._pid = os.getpid()
 
-        if connection_pid != os.getpid():
-            text = mark_text(process_mark())
-            self._mark = (os.getpid(), text)
-        return text
-
-    def _is_claim_on_disk(self, lane: LaneId, claim: Claim) -> bool:
+    def _is_claim_on_disk(self, lane: LaneId) -> bool:
         """An at-most-once claim starts only when the disk has it; else it is handed back unstarted."""
         if self._is_on_disk():
             return True
@@ -102,9 +108,9 @@ class RedisWork(RedisIntake):
     def report(
         self, held: Held, *, progress: float | None = None, note: str | None = None, checkpoint: str | None = None
     ) -> bool:
-        keys, field, _, _ = self._lanes.get(held.lane) or self._known_lane(held.lane)
-        frames = report_frames(progress, note, checkpoint)
-        verdict = self._session.run("report", keys, (field, quick_id(held.job_id), held.claim, frames))
+        keys = (*self._keys.fixed, self._keys.pool(held.lane.worker.pool))
+        args = (lane_field(held.lane), quick_id(held.job_id), held.claim, report_frames(progress, note, checkpoint))
+        verdict = self._session.run("report", keys, args)
         if verdict == 2:
             raise ClaimLost(held.job_id, held.claim)
         return bool(verdict)
@@ -153,14 +159,21 @@ class RedisWork(RedisIntake):
         return bool(self._session.run("peek", self._keys.fixed, (mode, listed(names))))
 
     def _sleep(self, seconds: float, interrupt_fd: int | None) -> None:
-        import select
-
         select.select([] if interrupt_fd is None else [interrupt_fd], [], [], seconds)
 
 
-def _settlement_arguments(word: Settlement) -> tuple[bytes | str | int, ...]:
-    tail = cause_frames(word.cause) + output_frame(word.output)
-    is_lean = word.outcome is Outcome.COMPLETED and word.cause is None and not word.output
+def _settlement_piece(word: Settlement) -> bytes:
+    """Nine words, and five for each child; the usual word is formatted in one go."""
+    if word.outcome is Outcome.COMPLETED and not (word.cause or word.output or word.children):
+        claim, started = b"%d" % word.claim, repr(float(word.started_at or 0)).encode()
+        frames = settlement_frames(word)
+        job_id = quick_id(word.job_id)
+        return _COMPLETED % (len(job_id), job_id, len(claim), claim, len(started), started, len(frames), frames)
+    children = chain.from_iterable(map(job_arguments, word.children))
+    return pack_words((*_settlement_words(word), *children))
+
+
+def _settlement_words(word: Settlement) -> tuple[Argument, ...]:
     return (
         quick_id(word.job_id),
         word.claim,
@@ -170,9 +183,15 @@ def _settlement_arguments(word: Settlement) -> tuple[bytes | str | int, ...]:
         int(word.misfit),
         repr(float(word.started_at or 0)),
         settlement_frames(word),
-        b"" if is_lean else tail,
-        *chain.from_iterable(map(job_arguments, word.children)),
+        cause_frames(word.cause) + output_frame(word.output),
     )
+
+
+def _remember(pieces: dict[Any, bytes], name: object, piece: bytes) -> bytes:
+    if len(pieces) > 4096:
+        pieces.clear()
+    pieces[name] = piece
+    return piece
 
 
 def _refusal(lane: LaneId, request: int, answer: list[Any]) -> LaneBarred | RequestRefused:

@@ -9,13 +9,15 @@ _INCLUDE = re.compile(r"^--! include (.+)$", re.MULTILINE)
 
 
 class Step:
-    """A step as the server gets it: the whole text, and its name by digest."""
+    """A step: its whole text, and on the wire the call by its digest or, when the server does not know it, by text."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         text = (files(__name__) / f"{name}.lua").read_text()
         self.text = _INCLUDE.sub(_parts, text).encode()
-        self.digest = sha1(self.text, usedforsecurity=False).hexdigest().encode()
+        digest = sha1(self.text, usedforsecurity=False).hexdigest().encode()
+        self.by_digest = b"$7\r\nEVALSHA\r\n$40\r\n%b\r\n" % digest
+        self.by_text = b"$4\r\nEVAL\r\n$%d\r\n%b\r\n" % (len(self.text), self.text)
 
 
 def _parts(include: re.Match[str]) -> str:

@@ -1,5 +1,6 @@
 -- Settle what a lane held and hand out the next job, in one step.
--- KEYS 1-14 as in parts/keys.lua, 15 pool:<pool> of the lane
+-- KEYS 1 jobs  2 state  3 heads  4 dues  5 stats  6 pool:<pool> of the lane; the long road uses the others of
+--      parts/keys.lua as well (same hash tag; each is looked at before the first write)
 -- ARGV 1 lane ("slot.generation/lane")  2 slot  3 generation  4 request  5 mark of the process ("" none)
 --      6 want: "" none, "*" or "="  7 lowest rank  8 highest rank  9 class (its bell)  10 lease seconds (0: the pool's)
 --      11 names of queues between unit separators
@@ -7,8 +8,12 @@
 --      19 frames for the job  20 frames for the attempt (kept if not "" or not completed)  21 on: children, 5 each
 -- Returns {verdict, settled, ...}: verdict 0 fine, 1 refused (then the last request), 2 barred;
 --      settled 0 none, 1 yes, 2 lost; then id, record, state of the claim if there is one.
---! include keys
-local POOL = KEYS[15]
+local call, pcall_redis = redis.call, redis.pcall
+local JOBS, STATE, HEADS, DUES, STATS, POOL = unpack(KEYS)
+local ROOT = string.sub(JOBS, 1, -5)
+local clock = call('TIME')
+local NOW = tonumber(clock[1]) + tonumber(clock[2]) / 1000000
+local NOW_TEXT = clock[1] .. '.' .. string.sub('000000' .. clock[2], -6)
 local LANE, JOB, WANT = ARGV[1], ARGV[12], ARGV[6]
 local LANE_TEXT = string.sub(POOL, #ROOT + 6) .. '/' .. LANE
 local request = tonumber(ARGV[4])
@@ -16,86 +21,86 @@ local kept = call('HMGET', POOL, LANE, 'bar/' .. ARGV[2], 'beat')
 local is_barred = kept[2] and tonumber(ARGV[3]) <= tonumber(kept[2])
 
 -- ---------------------------------------------------------------- the straight road
--- A known lane completes a plain job and takes the next plain one: by far the most frequent step, so it is written out
--- here without the tools of the other steps (making those takes half the time of a step). It writes nothing unless all
--- is plain; anything else takes the long road below, which is complete. Layouts: parts/records.lua.
-local STATE_FORM = '>BBIHHHHdddddH'
-local NEXT_ROAD = 0
-
--- The queue whose first job is next for a lane that serves every priority, that job, and its rank.
-local function next_plain()
-  if ARGV[7] ~= '0' or ARGV[8] ~= '+inf' then return NEXT_ROAD end
-  if WANT == '=' then
-    for queue in string.gmatch(ARGV[11], '[^\31]+') do
-      local first = call('ZSCORE', HEADS, queue) and call('ZRANGE', ROOT .. 'pending:' .. queue, '0', '0')
-      if first and first[1] then return queue, first[1] end
-    end
-    return nil
-  end
-  local heads = call('ZRANGE', HEADS, '0', '1', 'WITHSCORES')
-  local queue = heads[1]
-  if not queue then return nil end
-  if ARGV[11] ~= '' then return NEXT_ROAD end
-  if not heads[3] then
-    local first = call('ZRANGE', ROOT .. 'pending:' .. queue, '0', '0')
-    return first[1] and queue or NEXT_ROAD, first[1]
-  end
-  local first = call('ZRANGE', ROOT .. 'pending:' .. queue, '0', '0', 'WITHSCORES')
-  if not first[1] or tonumber(first[2]) > tonumber(heads[4]) then return NEXT_ROAD end
-  return queue, first[1]
-end
-
--- The new state of the job that is settled, and its queue; nil if it is not held, or not plain.
-local function completed_plain(old)
-  if not old or ARGV[14] ~= 'completed' or ARGV[20] ~= '' or #ARGV > 20 then return nil end
-  local status, flags, claim, retries, kills, losses, misfits, _, claimed, _, _, _, lane_n, at = struct.unpack(STATE_FORM, old)
-  if status ~= 114 or flags ~= 0 or claim ~= tonumber(ARGV[13]) or string.sub(old, at, at + lane_n - 1) ~= LANE_TEXT then
-    return nil
-  end
-  local queue_n, queue_at = struct.unpack('>H', old, at + lane_n)
-  local tail_at = queue_at + queue_n
-  if tail_at <= #old then return nil end
-  local new = struct.pack(STATE_FORM, 99, 8, claim, retries, kills, losses, misfits, 0, claimed, tonumber(ARGV[18]), NOW,
-    NOW, lane_n) .. string.sub(old, at) .. ARGV[19]
-  return new, string.sub(old, queue_at, tail_at - 1)
-end
-
-local function is_plain_record(raw)
-  if not raw or #raw < 28 or string.byte(raw, 1) ~= 0 then return false end
-  local type_n, queue_n, owner_n, at = struct.unpack('>HHH', raw, 23)
-  if owner_n == 65535 then owner_n = 0 end
-  return at + type_n + queue_n + owner_n <= #raw + 1
-end
-
-local function straight_road()
-  if not kept[1] or is_barred then return nil end
+-- A known lane completes a plain job and takes the next plain one: by far the most frequent step. It is written out
+-- here, without functions and tables, because making those takes half the time of a step. Nothing is written before
+-- all is known to be plain; whatever is not breaks off to the long road below, which is complete. Layouts and letters
+-- are those of parts/records.lua.
+repeat
+  if not kept[1] or is_barred then break end
+  local STATE_FORM = '>BBIHHHHdddddH'
   local last, _, _, lease, sign, id_at = struct.unpack('>dBIdI', kept[1])
-  if request <= last or (id_at <= #kept[1] and string.sub(kept[1], id_at) ~= JOB) then return nil end
-  local queue, id, raw
+  if request <= last or (id_at <= #kept[1] and string.sub(kept[1], id_at) ~= JOB) then break end
+
+  -- the next job: of an explicit list the first queue that has one, else the best of the two queues with the lowest
+  -- bounds, provided that no third can have a better one
+  local queue, id, raw, behind, behind_rank
   if WANT ~= '' then
-    if call('ZCARD', DUES) > 0 and call('ZRANGEBYSCORE', DUES, '-inf', NOW_TEXT, 'LIMIT', '0', '1')[1] then return nil end
-    queue, id = next_plain()
-    if queue == NEXT_ROAD then return nil end
+    if ARGV[7] ~= '0' or ARGV[8] ~= '+inf' then break end
+    if call('ZCARD', DUES) > 0 and call('ZRANGEBYSCORE', DUES, '-inf', NOW_TEXT, 'LIMIT', '0', '1')[1] then break end
+    if WANT == '=' then
+      for listed in string.gmatch(ARGV[11], '[^\31]+') do
+        local first = call('ZSCORE', HEADS, listed) and call('ZRANGE', ROOT .. 'pending:' .. listed, '0', '0')
+        if first and first[1] then
+          queue, id = listed, first[1]
+          break
+        end
+      end
+    else
+      if ARGV[11] ~= '' then break end
+      local heads = call('ZRANGE', HEADS, '0', '2', 'WITHSCORES')
+      queue = heads[1]
+      if queue then
+        local first = call('ZRANGE', ROOT .. 'pending:' .. queue, '0', '0', 'WITHSCORES')
+        if not first[1] then break end
+        id = first[1]
+        if heads[3] and tonumber(first[2]) > tonumber(heads[4]) then
+          local second = call('ZRANGE', ROOT .. 'pending:' .. heads[3], '0', '0', 'WITHSCORES')
+          if not second[1] then break end
+          if tonumber(second[2]) < tonumber(first[2]) then
+            queue, id, behind, behind_rank = heads[3], second[1], queue, first[2]
+            first = second
+          else
+            behind, behind_rank = heads[3], second[2]
+          end
+          if heads[5] and tonumber(first[2]) > tonumber(heads[6]) then break end
+        end
+      end
+    end
     if id then
       raw = call('HGET', JOBS, id)
-      if not is_plain_record(raw) then return nil end
+      if not raw or #raw < 28 or string.byte(raw, 1) ~= 0 then break end
+      local type_n, queue_n, owner_n, at = struct.unpack('>HHH', raw, 23)
+      if owner_n == 65535 then owner_n = 0 end
+      if at + type_n + queue_n + owner_n > #raw + 1 then break end
     end
   end
+
+  -- the job that is settled: held by this lane under this claim, completed, without flags, frames, output or children
   local states = call('HMGET', STATE, JOB, id or '')
-  if states[2] then return nil end
+  if states[2] then break end
   local done, done_queue
   if JOB ~= '' then
-    done, done_queue = completed_plain(states[1])
-    if not done then return nil end
+    local old = states[1]
+    if not old or ARGV[14] ~= 'completed' or ARGV[20] ~= '' or #ARGV > 20 then break end
+    local status, flags, claim, retries, kills, losses, misfits, _, claimed, _, _, _, lane_n, at =
+      struct.unpack(STATE_FORM, old)
+    if status ~= 114 or flags ~= 0 or claim ~= tonumber(ARGV[13]) then break end
+    if string.sub(old, at, at + lane_n - 1) ~= LANE_TEXT then break end
+    local queue_n, queue_at = struct.unpack('>H', old, at + lane_n)
+    if queue_at + queue_n <= #old then break end
+    done_queue = string.sub(old, queue_at)
+    done = struct.pack(STATE_FORM, 99, 8, claim, retries, kills, losses, misfits, 0, claimed, tonumber(ARGV[18]), NOW,
+      NOW, lane_n) .. string.sub(old, at) .. ARGV[19]
     call('ZCARD', ROOT .. 'completed:' .. done_queue)
   end
   if id and queue ~= done_queue then call('ZCARD', ROOT .. 'running:' .. queue) end
   call('HLEN', STATS)
-  sign = lease > 0 and sign + 1 or tonumber(kept[3] or 0)
 
+  -- from here on it writes; the first write is one that a full store does not refuse
   local settled = 0
+  sign = lease > 0 and sign + 1 or tonumber(kept[3] or 0)
   if done then
-    call('ZREM', ROOT .. 'running:' .. done_queue, JOB) -- the first write is one that a full store does not refuse
+    call('ZREM', ROOT .. 'running:' .. done_queue, JOB)
     call('ZADD', ROOT .. 'completed:' .. done_queue, NOW_TEXT, JOB)
     call('HSET', STATE, JOB, done)
     call('HINCRBY', STATS, 'h:' .. string.format('%d', math.floor(NOW / 3600)) .. ':completed', '1')
@@ -108,7 +113,7 @@ local function straight_road()
     else
       call('HSET', POOL, LANE, struct.pack('>dBIdI', request, settled, 0, 0, sign))
     end
-    return {0, settled}
+    do return {0, settled} end
   end
   local pending, bell = ROOT .. 'pending:' .. queue, ROOT .. 'bell:' .. ARGV[9]
   call('ZREM', pending, id)
@@ -116,6 +121,7 @@ local function straight_road()
     .. struct.pack('>H', #queue) .. queue
   call('HSET', STATE, id, state)
   call('ZADD', ROOT .. 'running:' .. queue, NOW_TEXT, id)
+  if behind then call('ZADD', HEADS, behind_rank, behind) end
   local is_left = call('ZCARD', pending) > 0
   if not is_left then
     call('ZREM', HEADS, queue)
@@ -123,11 +129,13 @@ local function straight_road()
   end
   if is_left and pcall_redis('LLEN', bell) == 0 then pcall_redis('RPUSH', bell, '1') end
   call('HSET', POOL, LANE, struct.pack('>dBIdI', request, settled, 1, tonumber(ARGV[10]), sign) .. id)
-  return {0, settled, id, raw, state}
-end
+  do return {0, settled, id, raw, state} end
+until true
 
 -- ---------------------------------------------------------------- the long road
-local function long_road()
+local PAST, IDS, QUEUES, UNIQUE = ROOT .. 'past', ROOT .. 'ids', ROOT .. 'queues', ROOT .. 'unique'
+local IDEM, IDEM_AT, BELLS = ROOT .. 'idem', ROOT .. 'idem_at', ROOT .. 'bells'
+local EXPIRY, POOLS = ROOT .. 'expiry', ROOT .. 'pools'
 --! include checks records places intake endings choosing
 local lane = kept[1] and read_lane(kept[1])
 local is_new = not lane
@@ -340,6 +348,3 @@ end
 if is_barred and WANT ~= '' then return {2, settled} end
 if handed then return {0, settled, handed[1], handed[2], handed[3]} end
 return {0, settled}
-end
-
-return straight_road() or long_road()
