@@ -19,6 +19,7 @@ from pool.backends.contract import (
     Want,
 )
 from pool.backends.sqlite import departures, inspection, intake, upkeep, work
+from pool.backends.sqlite.lanes import StaleLane
 from pool.backends.sqlite.leases import Watcher
 from pool.backends.sqlite.store import Store
 from pool.backends.sqlite.transaction import Host, this_boot
@@ -110,7 +111,10 @@ class SqliteBackend:
     def exchange(
         self, lane: LaneId, request: int, *, settlement: Settlement | None = None, want: Want | None = None
     ) -> Answer:
-        told = self._store.write(lambda tx: work.exchange(tx, lane, request, settlement, want))
+        try:
+            told = self._store.write(lambda tx: work.exchange(tx, lane, request, settlement, want))
+        except StaleLane:  # somebody recovered this lane: nothing was done, and nothing is remembered any more
+            told = self._store.write(lambda tx: work.exchange(tx, lane, request, settlement, want))
         if told.error is not None:
             raise told.error
         if told.work_is_left and want is not None:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pool.backends.contract import Departure, Recovered
 from pool.backends.sqlite import lanes, rows, settling
 from pool.backends.sqlite.statements import statements
-from pool.backends.sqlite.transaction import DEATH, Transaction
+from pool.backends.sqlite.transaction import Transaction
 from pool.identity import LaneId, WorkerId
 from pool.jobs.job import Cause
 from pool.jobs.lifecycle import Reason
@@ -31,7 +31,7 @@ def _bar(tx: Transaction, pool: int, worker: WorkerId, cause: Cause) -> None:
     risen = tx.run(_SQL["bar"], (pool, worker.slot, worker.generation)).rowcount
     tx.run(_SQL["bar lanes"], (pool, worker.slot, worker.generation))
     if risen and cause.reason is Reason.WORKER_LOST:
-        tx.happened(DEATH)
+        tx.book_death()
 
 
 def take_back(tx: Transaction, departure: Departure, held: Iterable[HeldLane]) -> list[Recovered]:

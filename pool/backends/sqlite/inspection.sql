@@ -37,13 +37,20 @@ UNION ALL
 SELECT queue, count(*) FROM jobs WHERE status = 1 AND run_at IS NOT NULL AND run_at < ?1 GROUP BY queue;
 
 -- name: totals
-SELECT total(enqueued), total(completed), total(retried), total(failed), total(cancelled), total(deaths) FROM hours;
+SELECT total(enqueued), total(completed), total(retried), total(failed), total(cancelled), total(deaths) FROM (
+  SELECT enqueued, completed, retried, failed, cancelled, deaths FROM hours
+  UNION ALL SELECT now_enqueued, now_completed, now_retried, now_failed, now_cancelled, 0 FROM queues);
 
 -- name: delayed
 SELECT total(scheduled) FROM queues;
 
 -- name: hours
-SELECT hour, enqueued, completed, retried, failed FROM hours WHERE hour > ?;
+SELECT hour, CAST(total(enqueued) AS INTEGER), CAST(total(completed) AS INTEGER), CAST(total(retried) AS INTEGER),
+  CAST(total(failed) AS INTEGER)
+FROM (
+  SELECT hour, enqueued, completed, retried, failed FROM hours WHERE hour > ?1
+  UNION ALL SELECT hour, now_enqueued, now_completed, now_retried, now_failed FROM queues WHERE hour > ?1)
+GROUP BY hour;
 
 -- name: pools
 SELECT id, name, host, incarnation, beats, beat_boot, boot, lease, pid, ticks, namespace, facts FROM pools

@@ -120,8 +120,7 @@ class Line:
         return self._last
 
     def _book(self, job: NewJob, queue: int, status: int) -> None:
-        self._tx.moved(queue, None, status)
-        self._tx.happened(ENQUEUED)
+        self._tx.moved(queue, None, status, ENQUEUED)
         if status == PENDING:
             self._tx.ring(job.queue, job.priority)
         else:
@@ -179,8 +178,7 @@ def end_unstarted(
 ) -> None:
     """A job that is not running is over: cancelled, expired, discarded or set aside."""
     tx.run(_SQL["end unstarted"], (target, reason.value, error, tx.now, tx.now, rank))
-    tx.moved(queue, status, target)
-    tx.happened(DID_CANCEL if target == CANCELLED else DID_FAIL)
+    tx.moved(queue, status, target, DID_CANCEL if target == CANCELLED else DID_FAIL)
 
 
 def revive(tx: Transaction, job_id: str, payload: str | None) -> None:

@@ -11,6 +11,10 @@ _UNBEATEN_LEASE_S = 60.0  # until the pool's first beat says better
 _MANY_LANES = 10_000
 
 
+class StaleLane(Exception):
+    """What this process remembered of a lane is no longer so: the step must be done again from what is stored."""
+
+
 @dataclass(slots=True)
 class LaneRecord:
     """A row of `lanes`, changed in memory and written once at the end of the step."""
@@ -21,24 +25,37 @@ class LaneRecord:
     held: int | None  # rank of the job
     claim: int
     barred: int
+    lease: float | None = None  # seconds; only of a holder that no pool beats for
+    stored: tuple[int, int | None, int] = (0, None, 0)  # request, held and claim as they stand in the table
+
+    def __post_init__(self) -> None:
+        self.stored = (self.request, self.held, self.claim)
 
     def save(self, tx: Transaction) -> None:
-        told = (self.request, self.settled, self.held, self.claim, self.id)
-        tx.run(_SQL["lane answered"], told)
+        """StaleLane when the row is not as it was remembered: somebody recovered or barred the lane meanwhile."""
+        now = (self.request, self.held, self.claim)
+        told = (self.request, self.settled, self.held, self.claim, self.id, *self.stored, self.barred)
+        if tx.run(_SQL["lane answered"], told).rowcount == 0:
+            raise StaleLane
+        self.stored = now
+
+
+def drop(tx: Transaction, lane: LaneId, record: LaneRecord) -> None:
+    """A leased lane is known only while it holds a job."""
+    tx.run(_SQL["forget lane"], (record.id,))
+    tx.host.lanes.pop(lane, None)
+
+
+def remembered(tx: Transaction, lane: LaneId, request: int) -> LaneRecord | None:
+    """The record as this process saved it last, for the next request in turn; `save` finds out if it is stale."""
+    known: LaneRecord | None = tx.host.lanes.get(lane)
+    return known if known is not None and request == known.request + 1 and not known.barred else None
 
 
 def find(tx: Transaction, lane: LaneId) -> LaneRecord | None:
-    """The lane's record; None when it never called (or its pool was forgotten)."""
-    known = tx.host.lanes.get(lane)
-    if known is not None:
-        row = tx.run(_SQL["lane by id"], (known,)).fetchone()
-        if row is not None:
-            return LaneRecord(*row)
+    """The lane's record as stored; None when it never called (or its pool was forgotten)."""
     row = tx.run(_SQL["lane by name"], name_parts(lane)).fetchone()
-    if row is None:
-        return None
-    _remember(tx, lane, row[0])
-    return LaneRecord(*row)
+    return None if row is None else _remember(tx, lane, LaneRecord(*row))
 
 
 def name_parts(lane: LaneId) -> tuple[str, str, str, int, int, int]:
@@ -47,10 +64,11 @@ def name_parts(lane: LaneId) -> tuple[str, str, str, int, int, int]:
     return pool.name, pool.host, pool.incarnation, worker.slot, worker.generation, lane.lane
 
 
-def _remember(tx: Transaction, lane: LaneId, number: int) -> None:
+def _remember(tx: Transaction, lane: LaneId, record: LaneRecord) -> LaneRecord:
     if len(tx.host.lanes) > _MANY_LANES:
         tx.host.lanes.clear()
-    tx.host.lanes[lane] = number
+    tx.host.lanes[lane] = record
+    return record
 
 
 def find_or_add(tx: Transaction, lane: LaneId, *, leased: bool) -> LaneRecord:
@@ -64,8 +82,7 @@ def find_or_add(tx: Transaction, lane: LaneId, *, leased: bool) -> LaneRecord:
     owner = (mark.pid, mark.start_ticks, mark.pid_namespace) if mark else (None, None, None)
     boot = mark.boot_id if mark else tx.host.boot()
     row = tx.run(_SQL["add lane"], (pool, worker.slot, worker.generation, lane.lane, barred, boot, *owner)).fetchone()
-    _remember(tx, lane, row[0])
-    return LaneRecord(row[0], 0, None, None, 0, barred)
+    return _remember(tx, lane, LaneRecord(row[0], 0, None, None, 0, barred))
 
 
 def pool_row(tx: Transaction, pool: PoolId, supervisor: ProcessMark | None = None) -> int:

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import math
-import uuid
 from dataclasses import asdict
 from typing import Any
 
@@ -256,11 +255,11 @@ def _attempts_for_people(history: str | None) -> tuple[Attempt, ...]:
 
 
 def is_uuid(text: str) -> bool:
+    """Whether this can be the id of a stored job."""
     try:
-        uuid.UUID(text)
+        return bool(id_bytes(text))
     except ValueError:
         return False
-    return True
 
 
 def read_facts(text: str) -> dict[str, Any]:

@@ -5,7 +5,8 @@
 -- jobs.lane is the last holder (lanes.id); the current holder is the lane whose `held` is this rank.
 -- jobs.history is JSON: the newest attempts, each [number, worker, started, ended, outcome, cause, output].
 -- lanes.request and settled are the last request and what it was told about its settlement; held and claim what it holds.
--- queues count their jobs by state, so that no reader has to; hours count events, hour 0 sums those older than two days.
+-- queues count their jobs by state, so that no reader has to, and in now_* the events of `hour`, until the first event of
+-- another hour moves those to `hours`. Hour 0 sums what is older than two days.
 
 CREATE TABLE queues (
   id INTEGER PRIMARY KEY,
@@ -18,7 +19,13 @@ CREATE TABLE queues (
   running INTEGER NOT NULL DEFAULT 0,
   completed INTEGER NOT NULL DEFAULT 0,
   failed INTEGER NOT NULL DEFAULT 0,
-  cancelled INTEGER NOT NULL DEFAULT 0
+  cancelled INTEGER NOT NULL DEFAULT 0,
+  hour INTEGER NOT NULL DEFAULT 0,
+  now_enqueued INTEGER NOT NULL DEFAULT 0,
+  now_completed INTEGER NOT NULL DEFAULT 0,
+  now_retried INTEGER NOT NULL DEFAULT 0,
+  now_failed INTEGER NOT NULL DEFAULT 0,
+  now_cancelled INTEGER NOT NULL DEFAULT 0
 );
 
 -- Types and owners: each text once.

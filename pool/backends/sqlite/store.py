@@ -96,7 +96,7 @@ class Store:
             tx = Transaction(db, self.host)
             try:
                 result = step(tx)
-                tx.flush()
+                tx.book()
                 db.execute("COMMIT")
             except BaseException:
                 self.host.forget_names()

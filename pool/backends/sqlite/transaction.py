@@ -14,7 +14,9 @@ from pool.identity import LaneId, ProcessMark, boot_id, process_mark
 from pool.jobs.priority import HIGHEST, LOWEST
 
 Row = tuple[Any, ...]
+# A queue's books: jobs in each state, and what happened to jobs this hour.
 SCHEDULED, PENDING, RUNNING, COMPLETED, FAILED, CANCELLED = range(6)
+ENQUEUED, DID_COMPLETE, RETRIED, DID_FAIL, DID_CANCEL = range(6, 11)
 _SQL = statements("books.sql")
 _SECONDS_PER_HOUR = 3600
 
@@ -46,7 +48,7 @@ class Host:
     queue_names: dict[int, str] = field(default_factory=dict)
     name_ids: dict[str, int] = field(default_factory=dict)
     names: dict[int, str] = field(default_factory=dict)
-    lanes: dict[LaneId, int] = field(default_factory=dict)
+    lanes: dict[LaneId, Any] = field(default_factory=dict)  # LaneRecord, as this process last saved it
     _last_lane: LaneId | None = None
     _last_lane_text: str = ""
 
@@ -65,7 +67,7 @@ class Host:
 class Transaction:
     """One step in the store. Counts are collected and booked once, before the commit."""
 
-    __slots__ = ("_events", "_moves", "db", "host", "must_sync", "now", "rings", "run")
+    __slots__ = ("_books", "db", "host", "must_sync", "now", "rings", "run")
 
     def __init__(self, db: sqlite3.Connection, host: Host) -> None:
         self.db, self.host = db, host
@@ -73,8 +75,7 @@ class Transaction:
         self.run = db.execute
         self.rings: list[Ring] = []
         self.must_sync = False
-        self._moves: dict[int, list[int]] = {}
-        self._events: list[int] | None = None
+        self._books: dict[int, list[int]] = {}
 
     def all(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
         return self.db.execute(sql, parameters).fetchall()
@@ -139,39 +140,45 @@ class Transaction:
 
     # ------------------------------------------------------------ counts
 
-    def moved(self, queue: int, source: int | None, target: int | None) -> None:
-        """A job of the queue left one state and entered another (None: it was not, or is no longer, stored)."""
-        counts = self._moves.get(queue)
+    def moved(self, queue: int, source: int | None, target: int | None, event: int | None = None) -> None:
+        """A job of the queue left one state and entered another (None: it was not, or is no longer, stored).
+
+        `event` is what this means for the statistics of the hour."""
+        counts = self._books.get(queue)
         if counts is None:
-            counts = self._moves[queue] = [0, 0, 0, 0, 0, 0]
+            counts = self._books[queue] = [0] * 11
         if source is not None:
             counts[source] -= 1
         if target is not None:
             counts[target] += 1
+        if event is not None:
+            counts[event] += 1
 
-    def happened(self, event: int, times: int = 1) -> None:
-        """An event of `EVENTS` for the statistics of this hour."""
-        if self._events is None:
-            self._events = [0, 0, 0, 0, 0, 0]
-        self._events[event] += times
+    def happened(self, queue: int, event: int) -> None:
+        """One more event, beside the one that a move brings."""
+        self.moved(queue, None, None, event)
 
     @property
     def made_pending(self) -> bool:
         """Whether a queue got longer in this step: then its count must be booked before anything looks for a job."""
-        return any(counts[PENDING] > 0 for counts in self._moves.values())
+        return any(counts[PENDING] > 0 for counts in self._books.values())
 
-    def book_moves(self) -> None:
-        for queue, counts in self._moves.items():
-            if any(counts):
-                self.run(_SQL["book moves"], (*counts, queue))
-        self._moves.clear()
+    @property
+    def _hour(self) -> int:
+        return int(self.now // _SECONDS_PER_HOUR)
 
-    def flush(self) -> None:
-        self.book_moves()
-        if self._events is not None:
-            hour = int(self.now // _SECONDS_PER_HOUR)
-            self.run(_SQL["book events"], (hour, *self._events))
-            self._events = None
+    def book(self) -> None:
+        """Write the counts of this step to its queues: once before the commit, or sooner where they are needed."""
+        hour = self._hour
+        for queue, counts in self._books.items():
+            if self.run(_SQL["book moves"], (*counts, queue, hour)).rowcount == 0:
+                self.run(_SQL["keep hour"], (queue,))
+                self.run(_SQL["begin hour"], (hour, queue))
+                self.run(_SQL["book moves"], (*counts, queue, hour))
+        self._books.clear()
+
+    def book_death(self) -> None:
+        self.run(_SQL["book death"], (self._hour,))
 
     def ring(self, queue: str, priority: int) -> None:
         """After the commit, wake a worker that serves this queue and priority."""
@@ -183,6 +190,3 @@ class Transaction:
     def ring_all_of(self, queue: str) -> None:
         """A whole queue may have become eligible."""
         self.rings.extend(Ring(queue, priority) for priority in range(LOWEST, HIGHEST + 1))
-
-
-EVENTS = ENQUEUED, DID_COMPLETE, RETRIED, DID_FAIL, DID_CANCEL, DEATH = range(6)

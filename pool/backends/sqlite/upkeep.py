@@ -14,7 +14,6 @@ from pool.jobs.lifecycle import Reason
 
 _SQL = statements("upkeep.sql")
 _KEPT_HOURS = 48
-_LEASED_LANE_KEPT_S = 3600.0
 
 # ---------------------------------------------------------------- beats
 
@@ -82,6 +81,7 @@ def recover_run_out(tx: Transaction, watcher: Watcher) -> list[Recovered]:
     for holder in (as_holder(row) for row in tx.all(_SQL["holders"])):
         if watcher.has_run_out(holder):
             taken += _take_holder(tx, holder, _CAUSE)
+    tx.run(_SQL["forget leased lanes"])
     for pool in gone(tx, watcher):
         forget_pool(tx, pool.id)
     return taken
@@ -161,7 +161,6 @@ def forget(tx: Transaction, completed_s: float, failed_s: float, idempotency_s: 
     oldest = int(tx.now // 3600) - _KEPT_HOURS
     tx.run(_SQL["fold hours"], (oldest,))
     tx.run(_SQL["drop folded hours"], (oldest,))
-    tx.run(_SQL["forget leased lanes"], (tx.host.boottime() - _LEASED_LANE_KEPT_S, tx.host.boot()))
     return limit - left
 
 

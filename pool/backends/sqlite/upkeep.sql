@@ -50,7 +50,7 @@ DELETE FROM bars WHERE pool = ?;
 DELETE FROM pools WHERE id = ?;
 
 -- name: forget leased lanes
-DELETE FROM lanes WHERE held IS NULL AND lease IS NOT NULL AND (expires_boot < ? OR boot <> ?);
+DELETE FROM lanes WHERE held IS NULL AND lease IS NOT NULL;
 
 -- name: expired
 SELECT rank, queue, status FROM jobs WHERE status <= 1 AND expires_at IS NOT NULL AND expires_at <= ?

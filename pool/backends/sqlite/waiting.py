@@ -39,6 +39,8 @@ class Waiting:
         self._pid = os.getpid()
         self._swept_at = 0.0
         self._seen: dict[Want, Seen] = {}
+        self._last_want: Want | None = None
+        self._last_bell: OwnBell | None = None
 
     def wait(self, want: Want, seconds: float, interrupt_fd: int | None) -> None:
         """Return when there may be work, after `seconds`, or on the interrupt. Never raises for an absent store."""
@@ -93,7 +95,8 @@ class Waiting:
 
     def pass_on(self, want: Want) -> None:
         """There is more for this class: wake one more of it."""
-        bell = self._bell(want)
+        bell = self._last_bell if want is self._last_want and self._pid == os.getpid() else self._bell(want)
+        self._last_want, self._last_bell = want, bell
         if bell is not None:
             bell.ring()
 
@@ -108,6 +111,7 @@ class Waiting:
             return bell
         if bell is not None:
             self._bells.pop(key).close()
+            self._last_want = self._last_bell = None
         try:
             if self._store.stat is None:
                 self._store.read(lambda tx: None)
@@ -128,6 +132,7 @@ class Waiting:
             with suppress(OSError):
                 bell.close()
         self._bells.clear()
+        self._last_want = self._last_bell = None
         self._seen.clear()
 
 

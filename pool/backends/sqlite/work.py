@@ -11,7 +11,7 @@ from pool.backends.sqlite.statements import statements
 from pool.backends.sqlite.transaction import CANCELLED, FAILED, PENDING, RUNNING, SCHEDULED, Row, Transaction
 from pool.errors import ClaimLost, LaneBarred, RequestRefused
 from pool.identity import LaneId
-from pool.jobs.job import LOCAL_OWNER, Claim, Settlement
+from pool.jobs.job import LOCAL_OWNER, Claim, Outcome, Settlement
 from pool.jobs.lifecycle import Reason
 
 _SQL = statements("work.sql")
@@ -29,11 +29,12 @@ class Told:
 
 
 def exchange(tx: Transaction, lane: LaneId, request: int, word: Settlement | None, want: Want | None) -> Told:
-    """One numbered call of a lane: settle, then hand out. The same number again is answered alike."""
-    if want is None and lanes.find(tx, lane) is None:
+    """One numbered call of a lane: settle, then hand out. The same number again is answered alike.
+
+    StaleLane, having changed nothing, when it must be done again."""
+    record = lanes.remembered(tx, lane, request) or _stored_record(tx, lane, want)
+    if record is None:
         return Told(Answer(None if word is None else False))  # a lane that never claimed has nothing to settle
-    leased = want is not None and want.lease_seconds is not None
-    record = lanes.find_or_add(tx, lane, leased=leased)
     if request < record.request:
         raise RequestRefused(str(lane), request, record.request)
     if request == record.request:
@@ -42,9 +43,15 @@ def exchange(tx: Transaction, lane: LaneId, request: int, word: Settlement | Non
     record.settled = None if word is None else int(_settle(tx, lane, record, word))
     told = _told(tx, lane, record, want)
     record.save(tx)
-    if record.held is None and (leased or want is None):
-        tx.run(_SQL["forget leased lane"], (record.id, leased))  # of an HTTP claim: nobody calls it again
+    if record.held is None and record.lease is not None:
+        lanes.drop(tx, lane, record)
     return told
+
+
+def _stored_record(tx: Transaction, lane: LaneId, want: Want | None) -> LaneRecord | None:
+    if want is None:
+        return lanes.find(tx, lane)
+    return lanes.find_or_add(tx, lane, leased=want.lease_seconds is not None)
 
 
 def _told(tx: Transaction, lane: LaneId, record: LaneRecord, want: Want | None) -> Told:
@@ -53,6 +60,7 @@ def _told(tx: Transaction, lane: LaneId, record: LaneRecord, want: Want | None) 
         return Told(Answer(settled))
     if record.barred:
         return Told(Answer(settled), LaneBarred(str(lane)))
+    record.lease = want.lease_seconds
     claim, left = _held_claim(tx, record), False
     if claim is None:
         found = hand_out(tx, record, want)
@@ -83,10 +91,13 @@ def _settle(tx: Transaction, lane: LaneId, record: LaneRecord, word: Settlement)
     held = record.held
     if held is None or record.claim != word.claim:
         return False
-    job = settling.held_job(tx, held)
-    if job is None or rows.id_for_people(job.raw_id) != word.job_id:
-        return False
-    settling.settle(tx, job, word, tx.host.text_of(lane))
+    worker = tx.host.text_of(lane)
+    is_plain = word.outcome is Outcome.COMPLETED and rows.is_uuid(word.job_id)
+    if not (is_plain and settling.complete_at_first_try(tx, held, word, worker)):
+        job = settling.held_job(tx, held)
+        if job is None or rows.id_for_people(job.raw_id) != word.job_id:
+            return False
+        settling.settle(tx, job, word, worker)
     record.held, record.claim = None, 0
     return True
 
@@ -96,18 +107,21 @@ def _settle(tx: Transaction, lane: LaneId, record: LaneRecord, word: Settlement)
 
 def hand_out(tx: Transaction, record: LaneRecord, want: Want) -> tuple[Claim, Row] | None:
     """Give the lane the best job it serves; on the way cancel expired ones and set unreadable ones aside."""
-    promote_due(tx, PROMOTED_PER_CLAIM)
     if tx.made_pending:
-        tx.book_moves()
+        tx.book()
     for _ in range(_SKIPPED_PER_CLAIM):
         row = best_for(tx, want)
+        due = next_due(tx) if row is None else row[19]
+        if due is not None and due <= tx.now and promote_due(tx, PROMOTED_PER_CLAIM):
+            tx.book()
+            continue
         if row is None:
             return None
         claim = _fit_claim(tx, row)
         if claim is not None:
             _take(tx, record, row, claim)
             return claim, row
-        tx.book_moves()
+        tx.book()
     return None
 
 

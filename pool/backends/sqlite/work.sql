@@ -1,10 +1,7 @@
 -- What a lane does: find itself, settle, take the next job.
 
--- name: lane by id
-SELECT id, request, settled, held, claim, barred FROM lanes WHERE id = ?;
-
 -- name: lane by name
-SELECT l.id, l.request, l.settled, l.held, l.claim, l.barred FROM lanes l JOIN pools p ON p.id = l.pool
+SELECT l.id, l.request, l.settled, l.held, l.claim, l.barred, l.lease FROM lanes l JOIN pools p ON p.id = l.pool
 WHERE p.name = ? AND p.host = ? AND p.incarnation = ? AND l.slot = ? AND l.generation = ? AND l.lane = ?;
 
 -- name: find pool
@@ -22,13 +19,17 @@ INSERT INTO lanes (pool, slot, generation, lane, barred, boot, pid, ticks, names
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id;
 
 -- name: lane answered
-UPDATE lanes SET request = ?, settled = ?, held = ?, claim = ? WHERE id = ?;
+UPDATE lanes SET request = ?, settled = ?, held = ?, claim = ?
+WHERE id = ? AND request = ? AND held IS ? AND claim = ? AND barred = ?;
 
 -- name: forget leased lane
 DELETE FROM lanes WHERE id = ?1 AND held IS NULL AND (?2 OR lease IS NOT NULL);
 
 -- name: lane lease
 UPDATE lanes SET lease = ?, expires_boot = ? WHERE id = ?;
+
+-- name: forget lane
+DELETE FROM lanes WHERE id = ?;
 
 -- name: for a settlement
 SELECT id, queue, priority, retries, max_retries, kills, max_kills, misfits, losses, flags, follow_ups, history, claimed_at
@@ -45,9 +46,14 @@ WHERE rank = ?18;
 UPDATE jobs SET status = 3, lane = NULL, flags = 0, updated_at = ?, started_at = ?, finished_at = ?, result = ?, history = ?
 WHERE rank = ?;
 
+-- name: complete at first try
+UPDATE jobs SET status = 3, lane = NULL, flags = 0, updated_at = ?, started_at = ?, finished_at = ?, result = ?, history = ?
+WHERE rank = ? AND id = ? AND status = 2 AND history IS NULL AND follow_ups IS NULL RETURNING queue, max_retries;
+
 -- name: next of any
 SELECT j.rank, j.id, j.type, j.queue, j.payload, j.priority, j.claims, j.retries, j.max_retries, j.kills, j.misfits,
-  j.timeout, j.created_at, j.checkpoint, j.owner, j.flags, j.expires_at, j.follow_ups, q.pending
+  j.timeout, j.created_at, j.checkpoint, j.owner, j.flags, j.expires_at, j.follow_ups, q.pending,
+  (SELECT min(run_at) FROM jobs WHERE status = 0)
 FROM queues q CROSS JOIN jobs j ON j.rank = (
   SELECT rank FROM jobs WHERE status = 1 AND queue = q.id AND priority BETWEEN ?1 AND ?2 ORDER BY priority DESC, rank LIMIT 1)
 WHERE q.pending > 0 AND NOT q.paused
@@ -55,7 +61,8 @@ ORDER BY j.priority DESC, j.rank LIMIT 1;
 
 -- name: next of any but
 SELECT j.rank, j.id, j.type, j.queue, j.payload, j.priority, j.claims, j.retries, j.max_retries, j.kills, j.misfits,
-  j.timeout, j.created_at, j.checkpoint, j.owner, j.flags, j.expires_at, j.follow_ups, q.pending
+  j.timeout, j.created_at, j.checkpoint, j.owner, j.flags, j.expires_at, j.follow_ups, q.pending,
+  (SELECT min(run_at) FROM jobs WHERE status = 0)
 FROM queues q CROSS JOIN jobs j ON j.rank = (
   SELECT rank FROM jobs WHERE status = 1 AND queue = q.id AND priority BETWEEN ?1 AND ?2 ORDER BY priority DESC, rank LIMIT 1)
 WHERE q.pending > 0 AND NOT q.paused AND q.id NOT IN (SELECT value FROM json_each(?3))
@@ -63,7 +70,8 @@ ORDER BY j.priority DESC, j.rank LIMIT 1;
 
 -- name: next of list
 SELECT j.rank, j.id, j.type, j.queue, j.payload, j.priority, j.claims, j.retries, j.max_retries, j.kills, j.misfits,
-  j.timeout, j.created_at, j.checkpoint, j.owner, j.flags, j.expires_at, j.follow_ups, q.pending
+  j.timeout, j.created_at, j.checkpoint, j.owner, j.flags, j.expires_at, j.follow_ups, q.pending,
+  (SELECT min(run_at) FROM jobs WHERE status = 0)
 FROM json_each(?3) w CROSS JOIN queues q ON q.id = w.value CROSS JOIN jobs j ON j.rank = (
   SELECT rank FROM jobs WHERE status = 1 AND queue = q.id AND priority BETWEEN ?1 AND ?2 ORDER BY priority DESC, rank LIMIT 1)
 WHERE q.pending > 0 AND NOT q.paused
