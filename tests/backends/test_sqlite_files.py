@@ -186,7 +186,9 @@ def test_a_service_and_a_web_app_of_another_user_share_a_store(shared: str, firs
         return hold()
 
     child = in_child(become)
-    os.read(ready_out, 1)
+    os.close(ready_in)
+    if os.read(ready_out, 1) == b"":
+        child.result()
     job_id = _as_user(second, lambda: _enqueue_one(shared), (TEAM,))
     assert _as_user(second, lambda: _work_a_while(shared), (TEAM,)) == 1
     os.close(gate_in)

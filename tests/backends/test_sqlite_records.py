@@ -1,15 +1,19 @@
 """Records that somebody or something has broken: set aside, never raised at a worker, and still shown to people."""
 
 import json
+import re
 import sqlite3
 from pathlib import Path
 
 import pytest
 
 from pool.backends.contract import JobFilter
+from pool.backends.sqlite import rows
 from pool.backends.sqlite.backend import SqliteBackend
+from pool.backends.sqlite.statements import statements
+from pool.errors import LaneBarred
 from pool.jobs.lifecycle import MOVES, Reason, Status
-from tests.helpers.builders import Hand, drain, new_job, put
+from tests.helpers.builders import ANYTHING, Hand, beat, departure, drain, new_job, put, some_pool
 
 BREAKS = {
     "payload is a blob": "UPDATE jobs SET payload = x'00ff' WHERE rank = ?",
@@ -92,8 +96,6 @@ def test_a_hundred_broken_records_do_not_hide_the_sound_one(path: str) -> None:
 
 
 def test_facts_of_a_pool_that_cannot_be_read_are_empty(path: str) -> None:
-    from tests.helpers.builders import beat, some_pool
-
     store = SqliteBackend(path)
     store.beat(beat(some_pool(), facts="{"))
     assert store.pools()[0].facts == {}
@@ -130,3 +132,125 @@ def test_the_counts_kept_with_queues_are_those_of_the_records(path: str) -> None
         }
     other.close()
     assert kept == counted
+
+
+# ---------------------------------------------------------------- hours
+
+
+class Clock:
+    """A wall clock that a test turns."""
+
+    def __init__(self) -> None:
+        self.now = 1_800_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def _work_an_hour(store: SqliteBackend, hand: Hand, jobs: int) -> None:
+    for _ in range(jobs):
+        put(store)
+        hand.take()
+        hand.complete()
+
+
+def test_hours_are_kept_apart_and_old_ones_stay_in_the_totals(path: str) -> None:
+    clock = Clock()
+    store = SqliteBackend(path, wall=clock)
+    hand = Hand(store)
+    for hour in range(100):
+        _work_an_hour(store, hand, 1 + hour % 3)
+        if hour % 10 == 0:
+            store.forget(completed_s=0.0, failed_s=0.0, idempotency_s=0.0)
+        clock.now += 3600.0
+    clock.now -= 3600.0
+    numbers = store.statistics()
+    assert numbers.enqueued == numbers.completed == sum(1 + hour % 3 for hour in range(100))
+    assert [hour["completed"] for hour in numbers.hours] == [1 + hour % 3 for hour in range(76, 100)]
+    store.close()
+    with sqlite3.connect(path) as other:
+        assert other.execute("SELECT count(*) FROM hours").fetchone()[0] <= 60
+    other.close()
+
+
+def test_a_clock_set_back_loses_no_count_and_no_place(path: str) -> None:
+    clock = Clock()
+    store = SqliteBackend(path, wall=clock)
+    first = put(store)
+    clock.now -= 7200.0
+    second = put(store)
+    assert abs(store.job(second).created_at - clock.now) < 1.0
+    assert drain(Hand(store)) == [first, second]
+    assert (store.statistics().enqueued, store.statistics().completed) == (2, 2)
+
+
+def test_a_lane_recovered_by_another_process_is_not_believed_from_memory(path: str) -> None:
+    """A worker remembers its lane between calls; what another process did to it meanwhile counts."""
+    mine, other = SqliteBackend(path), SqliteBackend(path)
+    hand = Hand(mine)
+    job_id = put(mine)
+    hand.take()
+    other.recover(departure(hand.lane.worker, bar=False))
+    assert hand.complete() is False
+    assert other.job(job_id).status is Status.PENDING
+    hand.take()
+    other.recover(departure(hand.lane.worker))
+    put(mine)
+    with pytest.raises(LaneBarred):
+        hand.settle(want=ANYTHING)
+    assert other.job(job_id).status is Status.PENDING
+
+
+def test_purging_ends_though_jobs_keep_coming(path: str) -> None:
+    store = SqliteBackend(path)
+    store.enqueue([new_job() for _ in range(10)])
+    rounds = 0
+    while store.purge("default", statuses=frozenset({Status.PENDING}), limit=4):
+        put(store)
+        rounds += 1
+        assert rounds < 10
+    assert store.queues()[0].pending == rounds
+
+
+def _plan(path: str, sql: str) -> list[str]:
+    asked = max([int(number) for number in re.findall(r"\?(\d+)", sql)], default=sql.count("?"))
+    with sqlite3.connect(path) as other:
+        plan = [row[3] for row in other.execute("EXPLAIN QUERY PLAN " + sql, (None,) * asked)]
+    other.close()
+    return plan
+
+
+FILES = ("books", "intake", "work", "upkeep", "inspection", "waiting")
+STATEMENTS = [(file, name) for file in FILES for name in statements(f"{file}.sql") if name != "some jobs"]
+
+
+@pytest.mark.parametrize("file, name", STATEMENTS, ids=lambda part: str(part).replace(" ", "-"))
+def test_no_statement_walks_through_all_jobs(path: str, file: str, name: str) -> None:
+    """What looks at jobs in bulk uses the small index of their state: a million finished ones cost nothing."""
+    SqliteBackend(path).queues()
+    sql = statements(f"{file}.sql")[name].replace("{columns}", rows.JOB_COLUMNS).replace("{status}", "pending")
+    walks = [
+        step for step in _plan(path, sql) if re.search(r"SCAN (jobs|j)\b(?! USING INDEX jobs_(was_)?scheduled)", step)
+    ]
+    assert walks == []
+
+
+@pytest.mark.parametrize(
+    "status, index",
+    [
+        (Status.SCHEDULED, "jobs_scheduled"),
+        (Status.PENDING, "jobs_pending"),
+        (Status.COMPLETED, "jobs_finished"),
+        (Status.FAILED, "jobs_finished"),
+        (Status.CANCELLED, "jobs_finished"),
+    ],
+)
+def test_few_jobs_of_a_state_are_listed_by_its_own_index(path: str, status: Status, index: str) -> None:
+    seen: list[str] = []
+    store = SqliteBackend(path)
+    put(store)
+    assert store._store._db is not None
+    store._store._db.set_trace_callback(seen.append)
+    store.jobs(JobFilter(status=status))
+    [listing] = [sql for sql in seen if "DESC LIMIT" in sql]
+    assert index in str(_plan(path, listing))

@@ -11,10 +11,10 @@ import json
 import os
 import select
 import stat
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from pool.backends.contract import Want
 from pool.backends.sqlite.files import take_after
@@ -27,8 +27,7 @@ _STALE_S = 600.0
 KEEPER = Want(queues=())  # serves no queue: rung when a job is scheduled
 
 
-@dataclass(frozen=True, slots=True)
-class Ring:
+class Ring(NamedTuple):
     """What happened that may interest a waiter: a job of this queue and priority is pending, or `scheduled`."""
 
     queue: str
@@ -141,13 +140,12 @@ class Bells:
         self._classes: list[tuple[Want, str]] = []
         self._fds: dict[str, int] = {}
 
-    def ring(self, rings: Iterable[Ring]) -> None:
+    def ring(self, rings: Collection[Ring]) -> None:
         """Wake one waiter of every class that any of these events concerns. Never raises: the poll is the fallback."""
         try:
             self._look_around()
-            wanted = set(rings)
             for want, path in self._classes:
-                if any(concerns(want, ring) for ring in wanted):
+                if any(concerns(want, ring) for ring in rings):
                     self._ring_one(path)
         except (OSError, ValueError) as problem:
             log.debug("bell could not be rung", problem=str(problem))

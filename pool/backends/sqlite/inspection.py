@@ -85,12 +85,15 @@ _TEXT = """(instr(lower(j.payload), ?) OR instr(lower(j.error), ?)
 def _status_condition(tx: Transaction, status: Status) -> str:
     """Few jobs in a state: by that state's own index, then sorted. Many: along the ids, until the page is full.
 
-    The number stands in the text too, because SQLite uses a partial index only for a condition it can see."""
+    SQLite uses a partial index only where the statement repeats the index's own condition."""
     if status is Status.RUNNING:
         return "j.status = ? AND j.rank IN (SELECT held FROM lanes WHERE held IS NOT NULL)"
     if _is_rare(tx, status):
-        return f"j.status = ? AND j.status = {rows.STATUS_NUMBER[status]}"
+        return f"j.status = ? AND j.status {_INDEXED.get(status, '>= 3')}"
     return "+j.status = ?"
+
+
+_INDEXED = {Status.SCHEDULED: "= 0", Status.PENDING: "= 1"}
 
 
 def _is_rare(tx: Transaction, status: Status | None) -> bool:

@@ -29,12 +29,12 @@ FROM classes c JOIN jobs j ON j.rank = (
 GROUP BY c.queue;
 
 -- name: oldest promoted
-SELECT queue, min(run_at) FROM jobs WHERE status = 1 AND run_at IS NOT NULL GROUP BY queue;
+SELECT queue, min(run_at) FROM jobs INDEXED BY jobs_was_scheduled WHERE status = 1 AND run_at IS NOT NULL GROUP BY queue;
 
 -- name: overdue
-SELECT queue, count(*) FROM jobs WHERE status = 0 AND run_at < ?1 GROUP BY queue
+SELECT queue, count(*) FROM jobs INDEXED BY jobs_scheduled WHERE status = 0 AND run_at < ?1 GROUP BY queue
 UNION ALL
-SELECT queue, count(*) FROM jobs WHERE status = 1 AND run_at IS NOT NULL AND run_at < ?1 GROUP BY queue;
+SELECT queue, count(*) FROM jobs INDEXED BY jobs_was_scheduled WHERE status = 1 AND run_at IS NOT NULL AND run_at < ?1 GROUP BY queue;
 
 -- name: totals
 SELECT total(enqueued), total(completed), total(retried), total(failed), total(cancelled), total(deaths) FROM (

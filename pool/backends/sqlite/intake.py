@@ -1,6 +1,5 @@
 """Steps of producers and operators, inside a write transaction."""
 
-import json
 from collections.abc import Iterable, Sequence
 
 from pool.backends.contract import MAX_BATCH
@@ -232,11 +231,16 @@ def purge(tx: Transaction, queue: str, statuses: frozenset[Status], top: int, li
     number = tx.known_queue_id(queue)
     if number is None:
         return 0
-    wanted = json.dumps([rows.STATUS_NUMBER[status] for status in statuses - {Status.RUNNING}])
-    found = tx.all(_SQL["purgeable"], (number, wanted, top, limit))
-    for rank, status, owner, key in found:
-        remove(tx, rank, number, status, owner, key)
-    return len(found)
+    removed = 0
+    for status in sorted(rows.STATUS_NUMBER[each] for each in statuses - {Status.RUNNING}):
+        statement = _SQL[_PURGEABLE.get(status, "purgeable finished")]
+        for rank, _, owner, key in tx.all(statement, (status, number, top, limit - removed)):
+            remove(tx, rank, number, status, owner, key)
+            removed += 1
+    return removed
+
+
+_PURGEABLE = {PENDING: "purgeable pending", SCHEDULED: "purgeable scheduled"}
 
 
 def remove(tx: Transaction, rank: int, queue: int, status: int, owner: int | None, key: str | None) -> None:

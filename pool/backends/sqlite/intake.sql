@@ -43,9 +43,15 @@ WHERE rank = ?;
 -- name: set queue
 UPDATE queues SET is_set = 1, paused = coalesce(?, paused), max_pending = coalesce(?, max_pending) WHERE id = ?;
 
--- name: purgeable
+-- name: purgeable pending
+SELECT rank, status, owner, idempotency_key FROM jobs WHERE status = 1 AND status = ? AND queue = ? AND rank <= ? LIMIT ?;
+
+-- name: purgeable scheduled
+SELECT rank, status, owner, idempotency_key FROM jobs WHERE status = 0 AND status = ? AND queue = ? AND +rank <= ? LIMIT ?;
+
+-- name: purgeable finished
 SELECT rank, status, owner, idempotency_key FROM jobs
-WHERE queue = ? AND status IN (SELECT value FROM json_each(?)) AND rank <= ? ORDER BY rank LIMIT ?;
+WHERE status >= 3 AND status = ? AND queue = ? AND +rank <= ? LIMIT ?;
 
 -- name: keep final state
 UPDATE idempotency SET final = ? WHERE owner = ? AND key = ? AND id = (SELECT id FROM jobs WHERE rank = ?);

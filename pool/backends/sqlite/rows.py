@@ -108,6 +108,8 @@ def _check_text(name: str, text: Any) -> None:
         return
     if not isinstance(text, str):
         raise InvalidJob(f"{name} must be text, not {type(text).__name__}")
+    if text.isascii():
+        return
     try:
         text.encode()
     except UnicodeEncodeError as problem:

@@ -73,7 +73,7 @@ class Transaction:
         self.db, self.host = db, host
         self.now = host.wall()
         self.run = db.execute
-        self.rings: list[Ring] = []
+        self.rings: set[Ring] = set()
         self.must_sync = False
         self._books: dict[int, list[int]] = {}
 
@@ -182,11 +182,11 @@ class Transaction:
 
     def ring(self, queue: str, priority: int) -> None:
         """After the commit, wake a worker that serves this queue and priority."""
-        self.rings.append(Ring(queue, priority))
+        self.rings.add(Ring(queue, priority))
 
     def ring_keeper(self) -> None:
-        self.rings.append(SCHEDULE_CHANGED)
+        self.rings.add(SCHEDULE_CHANGED)
 
     def ring_all_of(self, queue: str) -> None:
         """A whole queue may have become eligible."""
-        self.rings.extend(Ring(queue, priority) for priority in range(LOWEST, HIGHEST + 1))
+        self.rings.update(Ring(queue, priority) for priority in range(LOWEST, HIGHEST + 1))

@@ -65,7 +65,8 @@ RETURNING 1;
 SELECT due FROM ticks WHERE schedule = ?;
 
 -- name: old finished
-SELECT rank, queue, status, owner, idempotency_key FROM jobs WHERE status = ? AND finished_at < ? ORDER BY finished_at LIMIT ?;
+SELECT rank, queue, status, owner, idempotency_key FROM jobs
+WHERE status = ? AND status >= 3 AND finished_at < ? ORDER BY finished_at LIMIT ?;
 
 -- name: forget keys
 DELETE FROM idempotency WHERE (owner, key) IN (SELECT owner, key FROM idempotency WHERE created_at < ? ORDER BY created_at LIMIT ?);
