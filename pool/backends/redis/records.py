@@ -291,48 +291,60 @@ class StateRead:
 def read_job(packed: bytes, status: bytes, raw: bytes, kept: bytes, past: bytes = b"") -> Job:
     """A job as anyone may look at it; a record that cannot be read shows what is known of it."""
     s = StateRead(kept)
+    return Job(
+        id=id_text(packed),
+        status=Status(status.decode()),
+        attempts=tuple(_attempts(past, s)),
+        **_fixed_fields(raw, s),
+        **_changing_fields(s),
+    )
+
+
+def _fixed_fields(raw: bytes, s: StateRead) -> dict[str, Any]:
     try:
         parts = _record_parts(raw)
     except (struct.error, UnicodeDecodeError):
         parts = (s.updated, 0.0, 0.0, 0, 0, 0, "", s.queue, LOCAL_OWNER, {}, raw.decode(errors="replace"))
     created, run_at, expires_at, priority, max_retries, max_kills, kind, queue, owner, extras, payload = parts
+    return {
+        "type": kind,
+        "queue": queue,
+        "payload": payload,
+        "priority": priority,
+        "max_retries": max_retries,
+        "max_kills": max_kills,
+        "timeout": _number(extras, b"T") or 0.0,
+        "owner": owner,
+        "idempotency_key": _text(extras, b"I"),
+        "unique_key": _text(extras, b"U"),
+        "parent_id": _text(extras, b"P"),
+        "run_at": s.due or run_at or created,
+        "expires_at": expires_at or None,
+        "created_at": created,
+        "updated_at": s.updated or created,
+    }
+
+
+def _changing_fields(s: StateRead) -> dict[str, Any]:
     why = _text(s.frames, b"w")
-    return Job(
-        id=id_text(packed),
-        type=kind,
-        queue=queue,
-        payload=payload,
-        priority=priority,
-        status=Status(status.decode()),
-        retry_count=s.retries,
-        max_retries=max_retries,
-        kill_count=s.kills,
-        max_kills=max_kills,
-        timeout=_number(extras, b"T") or 0.0,
-        owner=owner,
-        idempotency_key=_text(extras, b"I"),
-        unique_key=_text(extras, b"U"),
-        parent_id=_text(extras, b"P"),
-        run_at=s.due or run_at or created,
-        expires_at=expires_at or None,
-        created_at=created,
-        updated_at=s.updated or created,
-        claimed_at=s.claimed if s.is_running else None,
-        started_at=s.started or None,
-        finished_at=s.finished or None,
-        worker_id=s.lane if s.is_running else None,
-        claim=s.claim,
-        cancel_requested=bool(s.flags & _CANCEL),
-        reason=Reason(why) if why else None,
-        error=_shown(s.frames, b"e"),
-        exception=_shown(s.frames, b"x"),
-        result=_text(s.frames, b"r"),
-        progress=_number(s.frames, b"p"),
-        progress_note=_text(s.frames, b"n"),
-        attempts=tuple(_attempts(past, s)),
-        misfits=s.misfits,
-        loss_count=s.losses,
-    )
+    return {
+        "retry_count": s.retries,
+        "kill_count": s.kills,
+        "loss_count": s.losses,
+        "misfits": s.misfits,
+        "claimed_at": s.claimed if s.is_running else None,
+        "started_at": s.started or None,
+        "finished_at": s.finished or None,
+        "worker_id": s.lane if s.is_running else None,
+        "claim": s.claim,
+        "cancel_requested": bool(s.flags & _CANCEL),
+        "reason": Reason(why) if why else None,
+        "error": _shown(s.frames, b"e"),
+        "exception": _shown(s.frames, b"x"),
+        "result": _text(s.frames, b"r"),
+        "progress": _number(s.frames, b"p"),
+        "progress_note": _text(s.frames, b"n"),
+    }
 
 
 def _attempts(past: bytes, s: StateRead) -> Iterator[Attempt]:
