@@ -114,7 +114,7 @@ class Supervisor:
     # ------------------------------------------------------------------ one turn
 
     def _turn(self) -> None:
-        now = self.turned_at = monotonic_now()
+        now = self.turned_at = self._checked_now()
         for letter in self._post.mailbox.take_all():
             self._obedience.obey(letter, now)
         self._settle_state()  # here too, so that a reload which ends within this turn is seen as one
@@ -152,9 +152,9 @@ class Supervisor:
             self.stop(now, why="burst is done", code=code)
 
     def _wait(self) -> None:
-        until = max(self._next_deadline(), monotonic_now())
+        until = max(self._next_deadline(), self._checked_now())
         events = self._house.premises.selector.select(max(0.0, until - monotonic_now()))
-        self._excuse_absence(until)
+        self._checked_now(slept_until=until)
         for key, mask in events:
             key.data(mask)
 
@@ -172,11 +172,14 @@ class Supervisor:
             wishes.append(self._stopping.next_deadline(now))
         return min(wish for wish in wishes if wish is not None)
 
-    def _excuse_absence(self, planned: float) -> None:
-        away_s = self._absence.length(planned, monotonic_now(), boottime_now())
+    def _checked_now(self, slept_until: float = 0.0) -> float:
+        """The monotonic time; if we were away until now, nothing that ran out meanwhile is held against a child."""
+        now = monotonic_now()
+        away_s = self._absence.length(now, boottime_now(), slept_until=slept_until)
         if away_s:
             log.warning("the supervisor was away", seconds=round(away_s, 1))
-            self._upkeep.start_clocks_anew(monotonic_now())
+            self._upkeep.start_clocks_anew(now)
+        return now
 
     def _heed_wake(self, fd: int, mask: int) -> None:
         drain(fd)

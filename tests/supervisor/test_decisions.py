@@ -146,10 +146,23 @@ def test_a_ceiling_below_a_fresh_worker_is_named_with_both_numbers() -> None:
 # ---------------------------------------------------------------- absence
 
 
-def test_a_late_turn_and_a_slept_machine_are_absences_and_a_busy_machine_is_none() -> None:
+def test_a_late_end_of_a_sleep_is_an_absence_and_the_sleep_itself_is_none() -> None:
     absence = Absence(monotonic=100.0, boottime=150.0)
 
-    assert absence.length(planned=101.0, monotonic=102.5, boottime=152.5) == 0.0
-    assert absence.length(planned=103.0, monotonic=109.0, boottime=159.0) == 6.0
-    assert absence.length(planned=110.0, monotonic=110.0, boottime=3760.0) == 3600.0
-    assert absence.length(planned=111.0, monotonic=111.0, boottime=3761.0) == 0.0
+    assert absence.length(160.0, 210.0, slept_until=160.0) == 0.0
+    assert absence.length(161.5, 211.5, slept_until=160.5) == 0.0  # a busy machine
+    assert absence.length(175.5, 225.5, slept_until=165.5) == 10.0
+
+
+def test_a_stop_in_the_middle_of_a_turn_is_an_absence() -> None:
+    absence = Absence(monotonic=100.0, boottime=150.0)
+
+    assert absence.length(104.0, 154.0) == 4.0
+    assert absence.length(104.1, 154.1) == 0.0
+
+
+def test_an_hour_in_which_the_machine_slept_is_an_absence_once() -> None:
+    absence = Absence(monotonic=100.0, boottime=150.0)
+
+    assert absence.length(101.0, 3751.0, slept_until=101.0) == 3600.0
+    assert absence.length(102.0, 3752.0, slept_until=102.0) == 0.0

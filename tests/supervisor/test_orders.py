@@ -103,7 +103,8 @@ def test_one_stopped_with_a_result_in_hand_is_replaced_but_one_that_waits_is_not
     assert stage.until_note(victim["pid"])["ordered"] == Ordered.SILENT
 
 
-def test_a_supervisor_that_was_away_blames_nobody(stage: Stage) -> None:
+@pytest.mark.parametrize("_", range(3))
+def test_a_supervisor_that_was_away_blames_nobody(stage: Stage, _: int) -> None:
     stage.plan(2, silence_timeout=1.5).start()
     before = stage.pids()
     stage.signal(signal.SIGSTOP)
