@@ -11,6 +11,8 @@ from pool.supervisor.house import House
 from pool.supervisor.memory import Size, ceiling_below_fresh, judge, size_of
 from pool.supervisor.silence import Silence, silence_of
 
+HeldClaim = tuple[bytes, int]  # the job and its claim number, which alone says nothing: most jobs are claimed once
+
 
 class Inspection:
     """Looks over every child that was ready."""
@@ -41,7 +43,7 @@ class Inspection:
 
     def _look_at_deadlines(self, child: Child, lanes: list[Lane], now: float) -> None:
         deadlines = {n: lane for n, lane in enumerate(lanes) if lane.phase == Phase.STARTED and lane.hard_deadline}
-        overdue = {n: lane.claim for n, lane in deadlines.items() if lane.hard_deadline <= now}
+        overdue = {n: held_claim(lane) for n, lane in deadlines.items() if lane.hard_deadline <= now}
         if overdue:
             self._house.executions.order(child, Ordered.TIMEOUT, still_overdue(child, overdue))
             return
@@ -74,7 +76,7 @@ class Inspection:
         self._learn_fresh_size(child, process, lanes)
         if ceiling_below_fresh(child.fresh_bytes, rule):
             return
-        started = {n: lane.claim for n, lane in enumerate(lanes) if lane.phase == Phase.STARTED}
+        started = {n: held_claim(lane) for n, lane in enumerate(lanes) if lane.phase == Phase.STARTED}
         size = judge(child.memory_bytes, rule, runs_user_code=bool(started))
         if size is Size.ABOVE_KILL:
             self._order_memory_kill(child, started)
@@ -82,7 +84,7 @@ class Inspection:
             child.replace_why = "memory"
             log.info("worker is above its memory limit", slot=child.slot, bytes=child.memory_bytes)
 
-    def _order_memory_kill(self, child: Child, started: Mapping[int, int]) -> None:
+    def _order_memory_kill(self, child: Child, started: Mapping[int, HeldClaim]) -> None:
         still_runs = still_started(child, started)
 
         def is_still_due() -> bool:
@@ -119,22 +121,29 @@ class Inspection:
             child.deadline, child.deadline_order = now + child.spec.stop_timeout, Ordered.STOP
 
 
-def still_overdue(child: Child, claims: Mapping[int, int]) -> Callable[[], bool]:
+def held_claim(lane: Lane) -> HeldClaim:
+    """What an order must name."""
+    return lane.job, lane.claim
+
+
+def still_overdue(child: Child, claims: Mapping[int, HeldClaim]) -> Callable[[], bool]:
     """Whether one of these claims still runs and still has its deadline (a result in hand has none)."""
 
     def check() -> bool:
         states = ((child.record.lanes[n].state.read(), claim) for n, claim in claims.items())
-        return any(lane.phase == Phase.STARTED and lane.claim == claim and lane.hard_deadline for lane, claim in states)
+        return any(
+            lane.phase == Phase.STARTED and held_claim(lane) == claim and lane.hard_deadline for lane, claim in states
+        )
 
     return check
 
 
-def still_started(child: Child, claims: Mapping[int, int]) -> Callable[[], bool]:
+def still_started(child: Child, claims: Mapping[int, HeldClaim]) -> Callable[[], bool]:
     """Whether one of these very claims still runs."""
 
     def check() -> bool:
-        now = child.record.started_claims()
-        return any(now.get(n) == claim for n, claim in claims.items())
+        states = ((child.record.lanes[n].state.read(), claim) for n, claim in claims.items())
+        return any(lane.phase == Phase.STARTED and held_claim(lane) == claim for lane, claim in states)
 
     return check
 

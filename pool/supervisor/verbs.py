@@ -13,7 +13,7 @@ from pool.supervisor.children import Child, Group, Slot
 from pool.supervisor.control import Reply
 from pool.supervisor.deaths import ask_for_stack, read_stack, stack_size
 from pool.supervisor.house import House
-from pool.supervisor.inspection import still_started
+from pool.supervisor.inspection import HeldClaim, held_claim, still_started
 from pool.supervisor.obedience import Stops
 from pool.supervisor.reloading import Asker, Reloading
 from pool.supervisor.scaling import MOST_WORKERS, Scaling
@@ -141,13 +141,13 @@ class Verbs:
         if not isinstance(job, str):
             raise Refused(422, "kill needs job, the id of a running job")
         for child in self._house.children.living():
-            claims = {n: lane.claim for n, lane in child.record.held_lanes().items() if lane.job_id == job}
+            claims = {n: held_claim(lane) for n, lane in child.record.held_lanes().items() if lane.job_id == job}
             if claims:
                 self._order_cancel(child, claims, reply)
                 return
         raise Refused(404, f"no worker of this pool runs job {job}")
 
-    def _order_cancel(self, child: Child, claims: dict[int, int], reply: Reply) -> None:
+    def _order_cancel(self, child: Child, claims: dict[int, HeldClaim], reply: Reply) -> None:
         if all(child.record.lanes[n].state.read().phase != Phase.STARTED for n in claims):
             raise Refused(409, "the job has not started; cancel it")
 

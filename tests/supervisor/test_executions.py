@@ -9,11 +9,12 @@ from collections.abc import Iterator
 import pytest
 
 from pool.board.board import Board
-from pool.board.record import Ordered, Role
+from pool.board.record import Ordered, Phase, Role
 from pool.clock import monotonic_now
 from pool.seat import ChildSpec
 from pool.supervisor.children import Child
 from pool.supervisor.executions import Executions
+from pool.supervisor.inspection import held_claim, still_overdue, still_started
 from tests.helpers.until import until
 from tests.supervisor.stage import lives
 
@@ -92,6 +93,29 @@ def test_one_that_ends_by_itself_is_forgotten_and_the_asker_told(child: Child) -
 
     assert outcome == [False]
     assert executions.next_deadline(0.0) is None
+
+
+def test_another_job_on_the_same_lane_is_another_claim_though_its_number_is_the_same(child: Child) -> None:
+    """Claim numbers count per job: the first claim of every job is number 1."""
+    lane = child.record.lanes[0].state
+
+    def runs(job: bytes, claim: int, hard_deadline: float) -> None:
+        lane.write(Phase.STARTED, claim, job, 0.0, hard_deadline, 0, b"t", b"q")
+
+    runs(b"a" * 16, 1, 100.0)
+    ordered = {0: held_claim(lane.read())}
+    is_overdue, is_started = still_overdue(child, ordered), still_started(child, ordered)
+    assert is_overdue()
+    assert is_started()
+
+    runs(b"a" * 16, 1, 0.0)  # its result is in hand
+    assert not is_overdue()
+    assert is_started()
+
+    for job, claim in ((b"b" * 16, 1), (b"a" * 16, 2)):
+        runs(job, claim, 100.0)
+        assert not is_overdue()
+        assert not is_started()
 
 
 def open_state(pid: int) -> str:
