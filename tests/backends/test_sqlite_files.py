@@ -5,6 +5,7 @@ import shutil
 import sqlite3
 import stat
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -99,10 +100,10 @@ def test_a_network_file_system_is_refused(path: str, monkeypatch: pytest.MonkeyP
 
 
 @needs_root
-def test_an_unreadable_database_is_named(path: str) -> None:
+def test_an_unreadable_database_is_named(public: Path) -> None:
+    path = str(public / "jobpool.db")
     put(SqliteBackend(path))
     os.chmod(path, 0o600)
-    _let_strangers_pass(Path(path).parent)
     assert (
         _as_user(BOB, lambda: _refusal_of(path))
         == f"backend {path} is not available: it may not be read by this user; check its owner, group and mode"
@@ -133,16 +134,19 @@ def _as_user(uid: int, work: Callable[[], object], groups: tuple[int, ...] = ())
     return in_child(become).result()
 
 
-def _let_strangers_pass(folder: Path) -> None:
-    for step in [folder, *folder.parents][:3]:
-        step.chmod(step.stat().st_mode | 0o011)
+@pytest.fixture
+def public() -> Iterator[Path]:
+    """A folder that strangers may enter. Not below pytest's own, which each session closes to them again."""
+    folder = Path(tempfile.mkdtemp(prefix="jobpool-test-"))
+    folder.chmod(0o711)
+    yield folder
+    shutil.rmtree(folder)
 
 
 @pytest.fixture
-def shared(tmp_path: Path) -> str:
+def shared(public: Path) -> str:
     """A folder of alice that the team may write."""
-    _let_strangers_pass(tmp_path)
-    folder = tmp_path / "shared"
+    folder = public / "shared"
     folder.mkdir()
     os.chown(folder, ALICE, TEAM)
     folder.chmod(0o770)
