@@ -119,10 +119,23 @@ class Lane(NamedTuple):
 
 
 class LaneOrder(NamedTuple):
-    """What the keeper tells a lane about a claim it holds; the worker is woken with SIGURG to look."""
+    """What the keeper tells a lane about claims it holds; the worker is woken with SIGURG to look.
 
+    A claim is named by job and number: the number counts the claims of one job, so most jobs have number 1.
+    """
+
+    cancel_job: bytes
     cancel_claim: int
+    lost_job: bytes
     lost_claim: int
+
+    def cancels(self, job_id: str, claim: int) -> bool:
+        """Whether a person wants this very claim to end."""
+        return self.cancel_claim == claim and self.cancel_job == uuid.UUID(job_id).bytes
+
+    def calls_lost(self, job_id: str, claim: int) -> bool:
+        """Whether the store has given the job of this very claim away."""
+        return self.lost_claim == claim and self.lost_job == uuid.UUID(job_id).bytes
 
 
 class Orders(NamedTuple):
@@ -165,13 +178,14 @@ class Remark(NamedTuple):
 TENANT = struct.Struct("=qqqqd24s")
 PROCESS = struct.Struct("=qqdddqqqq")
 LANE = struct.Struct("=qq16sddq64s40s")
-LANE_ORDER = struct.Struct("=qq")
+LANE_ORDER = struct.Struct("=16sq16sq")
 ORDERS = struct.Struct("=q")
 NOTE = struct.Struct("=qqqqqqqdd")
 DONE = struct.Struct("=qq")
 REMARK = struct.Struct("=4088s")
 
 NO_JOB = bytes(16)
+NO_ORDER = LaneOrder(NO_JOB, 0, NO_JOB, 0)
 
 
 class LaneCells:
@@ -185,7 +199,9 @@ class LaneCells:
 
 
 LANE_CELLS_BYTES = cell_bytes(LANE) + cell_bytes(LANE_ORDER)
-FIXED_CELLS_BYTES = sum(cell_bytes(layout) for layout in (TENANT, PROCESS, ORDERS, NOTE, DONE, REMARK, REMARK)) + TALLY_BYTES
+FIXED_CELLS_BYTES = (
+    sum(cell_bytes(layout) for layout in (TENANT, PROCESS, ORDERS, NOTE, DONE, REMARK, REMARK)) + TALLY_BYTES
+)
 
 
 class Record:
@@ -242,4 +258,4 @@ class Record:
         self.stack.write(b"")
         for cells in self.lanes:
             cells.state.write(Phase.NONE, 0, NO_JOB, 0.0, 0.0, 0, b"", b"")
-            cells.order.write(0, 0)
+            cells.order.write(*NO_ORDER)

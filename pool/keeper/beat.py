@@ -1,12 +1,13 @@
 """Renewal of the pool's leases, and the audit that comes back with it."""
 
 import json
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from pool.backends.contract import Backend, Beat, Departure, Held
-from pool.board.record import Record
+from pool.board.record import Phase, Record
 from pool.identity import LaneId, PoolId, ProcessMark
 from pool.jobs.job import Cause
 from pool.jobs.lifecycle import Reason
@@ -55,8 +56,13 @@ class Heartbeat:
             return
         cell = record.lanes[held.lane.lane].order
         before = cell.read()
-        after = (held.claim, before.lost_claim) if cancel else (before.cancel_claim, held.claim)
-        if after != tuple(before):
+        job = uuid.UUID(held.job_id).bytes
+        after = (
+            before._replace(cancel_job=job, cancel_claim=held.claim)
+            if cancel
+            else before._replace(lost_job=job, lost_claim=held.claim)
+        )
+        if after != before:
             cell.write(*after)
             self.crew.wake(record)
 
@@ -72,7 +78,8 @@ class Heartbeat:
         if record is None:
             return False
         lane = record.lanes[held.lane.lane].state.read()
-        return lane.claim == held.claim or record.process.read().store_call_since > 0
+        holds = lane.phase != Phase.NONE and (lane.job_id, lane.claim) == (held.job_id, held.claim)
+        return holds or record.process.read().store_call_since > 0
 
     def _take_back(self, held: Held) -> None:
         record = self.crew.record_of(held.lane)

@@ -68,7 +68,7 @@ class Runner:
         try:
             arguments = job_type.arguments(claim.payload)
             with Around(job) as around:
-                self._call(job_type, arguments, claim.claim, timeout, ending)
+                self._call(job_type, arguments, claim, timeout, ending)
                 around.saw(ending.error)
         except InvalidPayload:
             raise
@@ -79,7 +79,7 @@ class Runner:
             sole.job = self._stage.sole = None
             ending.output = job.transcript.close()
 
-    def _call(self, job_type: JobType, arguments: dict[str, Any], claim: int, timeout: float, ending: Ending) -> None:
+    def _call(self, job_type: JobType, arguments: dict[str, Any], claim: Claim, timeout: float, ending: Ending) -> None:
         interrupts = self._interrupts
         try:
             ordered = interrupts.begin(claim, timeout)

@@ -138,7 +138,7 @@ class TaskLane(Lane):
         try:
             arguments = job_type.arguments(claim.payload)
             with Around(job) as around:
-                await self._call_job(job_type, arguments, claim.claim, timeout, ending)
+                await self._call_job(job_type, arguments, claim, timeout, ending)
                 around.saw(ending.error)
         except InvalidPayload:
             raise
@@ -150,7 +150,7 @@ class TaskLane(Lane):
             ending.output = job.transcript.close()
 
     async def _call_job(
-        self, job_type: JobType, arguments: dict[str, Any], claim: int, timeout: float, ending: Ending
+        self, job_type: JobType, arguments: dict[str, Any], claim: Claim, timeout: float, ending: Ending
     ) -> None:
         interrupts = self.interrupts
         try:

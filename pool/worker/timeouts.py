@@ -17,6 +17,7 @@ from pool.board.cell import Cell
 from pool.board.record import LaneOrder
 from pool.clock import monotonic_now
 from pool.errors import JobCancelled, JobClaimLost, JobStopped, JobTimeout
+from pool.jobs.job import Claim
 
 COME_AGAIN_S = 0.01
 OUR_PACKAGE = str(Path(__file__).parents[1]) + "/"
@@ -51,7 +52,8 @@ class Interrupts:
     def __init__(self, order: Cell[LaneOrder], set_timer: Callable[[float], object] | None = None) -> None:
         self._order = order
         self._set_timer = set_timer or partial(signal.setitimer, signal.ITIMER_REAL)
-        self._claim = 0
+        self._claim = 0  # 0: no user code runs
+        self._job_id = ""
         self._timeout = 0.0
         self._deadline = 0.0
         self._orphan_deadline = 0.0
@@ -61,9 +63,9 @@ class Interrupts:
         self.why: JobStopped | None = None
         self._deferred: JobStopped | None = None
 
-    def begin(self, claim: int, timeout: float) -> JobStopped | None:
+    def begin(self, claim: Claim, timeout: float) -> JobStopped | None:
         """User code of this claim is about to run; an order that stands already is returned, not raised."""
-        self._claim, self._timeout = claim, timeout
+        self._claim, self._job_id, self._timeout = claim.claim, claim.job_id, timeout
         self._delivered, self.why, self._deferred = False, None, None
         self._deadline = monotonic_now() + timeout if timeout else 0.0
         self._arm()
@@ -125,9 +127,9 @@ class Interrupts:
 
     def _ordered(self) -> JobStopped | None:
         order = self._order.read()
-        if order.lost_claim == self._claim:
+        if order.calls_lost(self._job_id, self._claim):
             return JobClaimLost("the job was given to another worker")
-        if order.cancel_claim == self._claim:
+        if order.cancels(self._job_id, self._claim):
             return JobCancelled("the job was cancelled while it ran")
         return None
 

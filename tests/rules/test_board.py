@@ -7,7 +7,7 @@ import uuid
 import pytest
 
 from pool.board.board import BULLETIN_BYTES, Board
-from pool.board.record import NO_JOB, Exit, Phase, Record, Role, State
+from pool.board.record import NO_JOB, NO_ORDER, Exit, Phase, Record, Role, State
 from pool.jobs.ids import new_job_id
 from tests.helpers.stores import in_child
 
@@ -57,14 +57,14 @@ def test_a_new_tenant_finds_a_clean_record(board: Board) -> None:
     record.stack.write(b"Thread 1")
     record.orders.write(1)
     record.lanes[1].state.write(Phase.STARTED, 3, uuid.uuid4().bytes, 1.0, 2.0, 3, b"t", b"q")
-    record.lanes[1].order.write(3, 3)
+    record.lanes[1].order.write(uuid.uuid4().bytes, 3, uuid.uuid4().bytes, 3)
     record.vacate()
     record.occupy(Role.KEEPER, 7, 2, pid=0, group="g", now=50.0)
     assert record.process.read() == (State.BOOTING, Exit.NONE, 50.0, 50.0, 0.0, 0, 0, 0, 0)
     assert record.note.read().pid == 0 and record.done.read() == (0, 0)
     assert (record.remark.read().text, record.stack.read().text, record.orders.read().draining) == ("", "", 0)
     assert all(cells.state.read().phase == Phase.NONE for cells in record.lanes)
-    assert all(cells.order.read() == (0, 0) for cells in record.lanes)
+    assert all(cells.order.read() == NO_ORDER for cells in record.lanes)
     tenant = record.tenant.read()
     assert (tenant.role, tenant.slot, tenant.generation, tenant.pid) == (Role.KEEPER, 7, 2, 0)
 

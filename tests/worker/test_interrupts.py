@@ -2,10 +2,12 @@
 
 import json
 import signal
+from uuid import UUID
 
 import pytest
 
-from pool.board.record import LaneOrder
+from pool.board.record import NO_ORDER, LaneOrder
+from pool.jobs.ids import new_job_id
 from pool.jobs.job import Outcome
 from pool.jobs.lifecycle import Reason, Status
 from tests.helpers.hired import Hired, Shop
@@ -21,9 +23,10 @@ def ledger(shop: Shop) -> list[str]:
     return path.read_text().split("\n")[:-1] if path.exists() else []
 
 
-def order(worker: Hired, **fields: int) -> None:
+def order(worker: Hired, job: str, **fields: int) -> None:
     """As the keeper tells a lane."""
-    worker.record.lanes[0].order.write(*LaneOrder(**{"cancel_claim": 0, "lost_claim": 0, **fields}))
+    named = {"cancel_job": UUID(job).bytes, "cancel_claim": 0, "lost_job": UUID(job).bytes, "lost_claim": 0}
+    worker.record.lanes[0].order.write(*LaneOrder(**{**named, **fields}))
     worker.signal(signal.SIGURG)
 
 
@@ -55,7 +58,7 @@ def test_a_cancelled_job_is_ended_and_is_cancelled(shop: Shop) -> None:
     until(lambda: ledger(shop), "the start")
 
     shop.store.cancel(job)
-    order(worker, cancel_claim=1)
+    order(worker, job, cancel_claim=1)
 
     assert shop.until_over(job).status is Status.CANCELLED
     assert ledger(shop) == ["start", "cleaned up"]
@@ -65,7 +68,16 @@ def test_an_order_for_an_older_claim_does_nothing(shop: Shop) -> None:
     job = stuck(shop, timeout=0.5, max_retries=0)
     worker = shop.hire()
     until(lambda: ledger(shop), "the start")
-    order(worker, cancel_claim=7, lost_claim=9)
+    order(worker, job, cancel_claim=7, lost_claim=9)
+    assert shop.until_over(job).reason is Reason.TIMEOUT
+
+
+def test_an_order_for_another_job_with_the_same_claim_number_does_nothing(shop: Shop) -> None:
+    """Nearly every job has claim 1."""
+    job = stuck(shop, timeout=0.5, max_retries=0)
+    worker = shop.hire()
+    until(lambda: ledger(shop), "the start")
+    order(worker, new_job_id(), cancel_claim=1, lost_claim=1)
     assert shop.until_over(job).reason is Reason.TIMEOUT
 
 
@@ -76,7 +88,7 @@ def test_a_job_whose_claim_is_lost_is_dropped(shop: Shop) -> None:
     shop.recover(worker, Reason.INTERRUPTED)
     assert shop.job(job).status is Status.PENDING
 
-    order(worker, lost_claim=1)
+    order(worker, job, lost_claim=1)
 
     until(lambda: "cleaned up" in ledger(shop), "the end of the job")
     assert worker.until_ended() == 0  # it was barred by the recovery
@@ -88,7 +100,7 @@ def test_a_cancel_that_stands_before_the_start_prevents_it(shop: Shop) -> None:
     job = stuck(shop)
     record = shop.board.record(0)
     worker = shop.fork(shop.config())
-    record.lanes[0].order.write(1, 0)
+    record.lanes[0].order.write(*NO_ORDER._replace(cancel_job=UUID(job).bytes, cancel_claim=1))
     worker.until_ready()
     over = shop.until_attempts(job, 1)
     assert over.attempts[0].outcome in (Outcome.CANCELLED, Outcome.RETURNED)

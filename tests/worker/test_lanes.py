@@ -4,10 +4,11 @@ import json
 import os
 import signal
 import time
+from uuid import UUID
 
 import pytest
 
-from pool.board.record import Exit, Phase
+from pool.board.record import NO_ORDER, Exit, Phase
 from pool.jobs.lifecycle import Reason, Status
 from tests.helpers.hired import APP, Hired, Shop
 from tests.helpers.until import until
@@ -78,7 +79,7 @@ def test_one_lane_is_cancelled_and_its_neighbour_does_not_notice(shop: Shop) -> 
     until(lambda: starts(shop) == 2, "both")
     lane = next(n for n, held in worker.record.held_lanes().items() if held.job_id == victim)
     shop.store.cancel(victim)
-    worker.record.lanes[lane].order.write(1, 0)
+    worker.record.lanes[lane].order.write(*NO_ORDER._replace(cancel_job=UUID(victim).bytes, cancel_claim=1))
     worker.signal(signal.SIGURG)
     assert shop.until_over(victim).status is Status.CANCELLED
     assert shop.until_over(fine).status is Status.COMPLETED
