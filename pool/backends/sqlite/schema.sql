@@ -146,3 +146,6 @@ CREATE TABLE hours (
   cancelled INTEGER NOT NULL DEFAULT 0,
   deaths INTEGER NOT NULL DEFAULT 0
 );
+
+-- While the store is moved elsewhere, and after: one row of JSON (see backends/moving.py).
+CREATE TABLE moving (mark TEXT NOT NULL);
