@@ -42,14 +42,12 @@ def completed(claim: Claim, ending: Ending) -> Settlement:
 def ended_by_error(claim: Claim, job_type: JobType, ending: Ending, error: BaseException) -> Settlement:
     """The verdict over an attempt that raised, first rule that fits:
 
-    cancelled → cancelled; claim lost → handed back (and refused); our own end → handed back, at most once: failed;
+    cancelled → cancelled; claim lost (which the store will refuse) or our own end → handed back, at most once: failed;
     result not storable → failed, since the work is done; else the type's policy.
     """
     if isinstance(error, JobCancelled):
         return _settled(claim, ending, Outcome.CANCELLED, Cause(reason=Reason.CANCELLED))
-    if isinstance(error, JobClaimLost):
-        return _settled(claim, ending, Outcome.RETURNED, Cause(reason=Reason.INTERRUPTED))
-    if isinstance(error, JobInterrupted):
+    if isinstance(error, JobClaimLost | JobInterrupted):  # should the claim be ours after all, it has started here
         outcome = Outcome.FAILED if claim.is_at_most_once else Outcome.RETURNED
         return _settled(claim, ending, outcome, Cause(reason=Reason.INTERRUPTED))
     if isinstance(error, ResultNotStorable):

@@ -41,6 +41,7 @@ def claim(**fields: Any) -> Claim:
         (SystemExit(0), 0, 3, Outcome.RETRIED, None),
         (JobCancelled("x"), 0, 3, Outcome.CANCELLED, Reason.CANCELLED),
         (JobClaimLost("x"), 0, 3, Outcome.RETURNED, None),
+        (JobClaimLost("x"), 0, 0, Outcome.FAILED, Reason.INTERRUPTED),
         (JobInterrupted("x"), 0, 3, Outcome.RETURNED, None),
         (JobInterrupted("x"), 0, 0, Outcome.FAILED, Reason.INTERRUPTED),
         (ResultNotStorable("x"), 0, 3, Outcome.FAILED, Reason.FATAL_ERROR),
