@@ -194,6 +194,7 @@ def cancel_some(town: Town, rng: random.Random) -> None:
     ids = sorted(town.books()[0])[-60:]
     with town.store() as store, (town.folder / "cancels.txt").open("a") as book:
         for job_id in rng.sample(ids, min(len(ids), 6)):
+            book.write(json.dumps({"job": job_id, "status": "asked", "at": now()}) + "\n")
             with contextlib.suppress(IllegalMove, JobNotFound, BackendUnavailable):
                 status = store.cancel(job_id).status.value
                 book.write(json.dumps({"job": job_id, "status": status, "at": now()}) + "\n")

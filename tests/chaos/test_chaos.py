@@ -98,6 +98,7 @@ FAULTS: dict[str, Callable[[], Evidence]] = {
     "no_two_runs_at_once": lambda: evidence(notes=(start(), overlap(), end())),
     "families_are_complete": lambda: evidence(replace(JOB, type="tasks.family", payload='{"children": 2}')),
     "cancelled_jobs_rest": lambda: evidence(cancels=CANCELLED),
+    "cancelled_only_by_a_person": lambda: evidence(replace(JOB, status=Status.CANCELLED, reason=Reason.CANCELLED)),
     "delays_kept": lambda: evidence(notes=(start(wall=90.0), end())),
     "one_settlement": lambda: evidence(replace(JOB, attempts=TWICE)),
     "no_run_unaccounted": lambda: evidence(None, accepted={}),

@@ -118,6 +118,13 @@ def cancelled_jobs_rest(seen: Evidence) -> Iterator[str]:
             yield f"job {line['job']} started after it was cancelled: {late}"
 
 
+def cancelled_only_by_a_person(seen: Evidence) -> Iterator[str]:
+    asked = {line["job"] for line in seen.cancels}
+    for job in seen.jobs.values():
+        if job.status == "cancelled" and job.id not in asked:
+            yield f"job {job.id} ({job.type}) is cancelled, and nobody asked for it: {job.reason}"
+
+
 def delays_kept(seen: Evidence) -> Iterator[str]:
     for job in seen.jobs.values():
         first = seen.starts[job.id][:1]
@@ -143,7 +150,8 @@ def no_run_unaccounted(seen: Evidence) -> Iterator[str]:
 
 RULES = (
     nothing_lost, batches_whole, all_over, completed_jobs_ended, failures_are_the_jobs_own, at_most_once,
-    unstarted_ones_not_failed, no_two_runs_at_once, families_are_complete, cancelled_jobs_rest, delays_kept, one_settlement,
+    unstarted_ones_not_failed, no_two_runs_at_once, families_are_complete, cancelled_jobs_rest,
+    cancelled_only_by_a_person, delays_kept, one_settlement,
     no_run_unaccounted,
 )  # fmt: skip
 
