@@ -8,7 +8,6 @@ from pool.backends.redis.connection import Argument, Connection, open_sentinel, 
 from pool.backends.redis.scripts import Step, step
 from pool.backends.redis.trouble import ConnectionBroken, ServerError, as_ours
 from pool.backends.redis.urls import Address
-from pool.clock import monotonic_now
 from pool.errors import BackendUnavailable
 
 ANSWER_SECONDS = 1.8  # a caller hears of an absent store within 2 s
@@ -111,12 +110,11 @@ class Session:
 
     def _ask_twice(self, packed: bytes) -> Any:
         """A server that restarted or dropped us is met by one fresh connection; a silent one is not asked again."""
-        begin = monotonic_now()
         try:
             return self.connection().ask(packed)
         except ConnectionBroken as broken:
             self.close()
-            if broken.timed_out or not broken.was_sent or monotonic_now() - begin > self.answer_seconds / 2:
+            if broken.timed_out or not broken.was_sent:
                 raise self._given_up(broken) from broken
         try:
             return self.connection().ask(packed)

@@ -91,7 +91,7 @@ repeat
     done_queue = string.sub(old, queue_at)
     done = struct.pack(STATE_FORM, 99, 8, claim, retries, kills, losses, misfits, 0, claimed, tonumber(ARGV[18]), NOW,
       NOW, lane_n) .. string.sub(old, at) .. ARGV[19]
-    call('ZCARD', ROOT .. 'completed:' .. done_queue)
+    call('LLEN', ROOT .. 'completed:' .. done_queue)
   end
   if id and queue ~= done_queue then call('ZCARD', ROOT .. 'running:' .. queue) end
   call('HLEN', STATS)
@@ -101,13 +101,13 @@ repeat
   sign = lease > 0 and sign + 1 or tonumber(kept[3] or 0)
   if done then
     call('ZREM', ROOT .. 'running:' .. done_queue, JOB)
-    call('ZADD', ROOT .. 'completed:' .. done_queue, NOW_TEXT, JOB)
-    call('HSET', STATE, JOB, done)
+    call('RPUSH', ROOT .. 'completed:' .. done_queue, JOB)
     call('HINCRBY', STATS, 'h:' .. string.format('%d', math.floor(NOW / 3600)) .. ':completed', '1')
     settled = 1
   end
   if not id then
     call('ZREM', HEADS, '')
+    if done then call('HSET', STATE, JOB, done) end
     if lease > 0 then
       call('HDEL', POOL, LANE) -- of an HTTP claim: nobody calls it again
     else
@@ -119,15 +119,17 @@ repeat
   call('ZREM', pending, id)
   local state = struct.pack(STATE_FORM, 114, 0, 1, 0, 0, 0, 0, 0, NOW, 0, 0, NOW, #LANE_TEXT) .. LANE_TEXT
     .. struct.pack('>H', #queue) .. queue
-  call('HSET', STATE, id, state)
+  if done then call('HSET', STATE, JOB, done, id, state) else call('HSET', STATE, id, state) end
   call('ZADD', ROOT .. 'running:' .. queue, NOW_TEXT, id)
   if behind then call('ZADD', HEADS, behind_rank, behind) end
-  local is_left = call('ZCARD', pending) > 0
-  if not is_left then
-    call('ZREM', HEADS, queue)
-    is_left = call('ZCARD', HEADS) > 0
+  if pcall_redis('LLEN', bell) == 0 then -- a bell that is rung already needs no look at what is left
+    local is_left = call('ZCARD', pending) > 0
+    if not is_left then
+      call('ZREM', HEADS, queue)
+      is_left = call('ZCARD', HEADS) > 0
+    end
+    if is_left then pcall_redis('RPUSH', bell, '1') end
   end
-  if is_left and pcall_redis('LLEN', bell) == 0 then pcall_redis('RPUSH', bell, '1') end
   call('HSET', POOL, LANE, struct.pack('>dBIdI', request, settled, 1, tonumber(ARGV[10]), sign) .. id)
   do return {0, settled, id, raw, state} end
 until true
@@ -195,7 +197,7 @@ local function check_before_settling()
   local outcome = ARGV[14]
   local is_plain = outcome == 'completed' and #ARGV <= 20 and not has(held.flags, F_EXTRAS)
   if is_plain then
-    call('ZCARD', ROOT .. 'completed:' .. held.queue)
+    count_in('completed:', held.queue)
     return
   end
   record = record or read_record(call('HGET', JOBS, JOB))

@@ -16,15 +16,29 @@ local function forget_set(set, queue, seconds)
   removed = removed + #ids
 end
 
+-- The list of completed jobs is in the order of their ends: its head is the oldest.
+local function forget_completed(queue, seconds)
+  while removed < limit do
+    local ids = call('LRANGE', ROOT .. 'completed:' .. queue, 0, math.min(200, limit - removed) - 1)
+    if #ids == 0 then return end
+    for _, id in ipairs(ids) do
+      local s = state_of(id)
+      if s and s.finished >= NOW - seconds then return end
+      remove(id, 'completed:', queue)
+      removed = removed + 1
+    end
+  end
+end
+
 local function is_over(queue)
   for _, set in ipairs(SETS) do
-    if call('ZCARD', ROOT .. set .. queue) > 0 then return false end
+    if count_in(set, queue) > 0 then return false end
   end
   return true
 end
 
 for _, queue in ipairs(queues) do
-  forget_set('completed:', queue, tonumber(ARGV[1]))
+  forget_completed(queue, tonumber(ARGV[1]))
   forget_set('cancelled:', queue, tonumber(ARGV[1]))
   forget_set('failed:', queue, tonumber(ARGV[2]))
   if call('HGET', QUEUES, queue) == '0:0' and is_over(queue) then call('HDEL', QUEUES, queue) end

@@ -4,7 +4,7 @@
 --      4 status  5 type  6 queue  7 owner  8 reason  9 text, in any (ASCII) case (each "" = any, else "=" and the value)
 --      10 finished before ("" = any)
 -- Returns {next id to start after ("" = this was the last), jobs...}, each {id, status, record, state}.
---! include keys records telling
+--! include keys checks records telling
 local after, limit, budget = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local function wanted(at) return ARGV[at] ~= '' and string.sub(ARGV[at], 2) or nil end
 local STATUS, TYPE, QUEUE, OWNER, REASON, TEXT = wanted(4), wanted(5), wanted(6), wanted(7), wanted(8), wanted(9)
@@ -40,11 +40,12 @@ local function few_ids()
   if not STATUS then return nil end
   local queues = QUEUE and {QUEUE} or call('HKEYS', QUEUES)
   local total = 0
-  for _, queue in ipairs(queues) do total = total + call('ZCARD', ROOT .. STATUS .. ':' .. queue) end
+  for _, queue in ipairs(queues) do total = total + count_in(STATUS .. ':', queue) end
   if total > SMALL then return nil end
   local ids = {}
   for _, queue in ipairs(queues) do
-    for _, id in ipairs(call('ZRANGE', ROOT .. STATUS .. ':' .. queue, '0', '-1')) do
+    local command = STATUS == 'completed' and 'LRANGE' or 'ZRANGE'
+    for _, id in ipairs(call(command, ROOT .. STATUS .. ':' .. queue, '0', '-1')) do
       if after == '' or id < after then ids[#ids + 1] = id end
     end
   end

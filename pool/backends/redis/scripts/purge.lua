@@ -14,7 +14,7 @@ for at = 4, #ARGV do
   local set = ARGV[at] .. ':'
   local from = 0
   while removed < limit do
-    local ids = call('ZRANGE', ROOT .. set .. queue, from, from + 199)
+    local ids = call(set == 'completed:' and 'LRANGE' or 'ZRANGE', ROOT .. set .. queue, from, from + 199)
     if #ids == 0 then break end
     for _, id in ipairs(ids) do
       local record = read_record(call('HGET', JOBS, id))

@@ -2,7 +2,7 @@
 -- KEYS 1-14 as in parts/keys.lua
 -- Returns one {name, pending, scheduled, running, completed, failed, cancelled, overdue, paused, max_pending,
 --      seconds that the oldest pending job has waited ("" = none)} per queue.
---! include keys records places
+--! include keys checks records places
 local function overdue(queue)
   local limit = '(' .. string.format('%.6f', NOW - 1)
   return call('ZCOUNT', ROOT .. 'scheduled:' .. queue, '-inf', limit) + call('ZCOUNT', ROOT .. 'late:' .. queue, '-inf', limit)
@@ -30,7 +30,7 @@ local answer = {}
 for _, queue in ipairs(call('HKEYS', QUEUES)) do
   local row, total = {queue}, 0
   for _, set in ipairs({'pending:', 'scheduled:', 'running:', 'completed:', 'failed:', 'cancelled:'}) do
-    row[#row + 1] = call('ZCARD', ROOT .. set .. queue)
+    row[#row + 1] = count_in(set, queue)
     total = total + row[#row]
   end
   local now = settings(queue)

@@ -19,7 +19,7 @@ local function is_broken(queue)
   if fitness[queue] == nil then
     fitness[queue] = false
     for _, set in ipairs(SETS) do
-      if type(pcall_redis('ZCARD', ROOT .. set .. queue)) == 'table' then fitness[queue] = true end
+      if not pcall(count_in, set, queue) then fitness[queue] = true end
     end
   end
   return fitness[queue]

@@ -19,7 +19,11 @@ end
 local function finish(id, s, status, why, record)
   s.status, s.finished, s.due = status, NOW, 0
   if why then s.tail = merge_frames(s.tail, frame('w', why)) end
-  call('ZADD', ROOT .. NAMES[status] .. ':' .. s.queue, NOW_TEXT, id)
+  if status == COMPLETED then
+    call('RPUSH', ROOT .. 'completed:' .. s.queue, id)
+  else
+    call('ZADD', ROOT .. NAMES[status] .. ':' .. s.queue, NOW_TEXT, id)
+  end
   count(NAMES[status])
   if has(s.flags, F_CANCEL) then s.flags = s.flags - F_CANCEL end
   save_state(id, s)

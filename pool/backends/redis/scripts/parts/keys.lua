@@ -6,7 +6,8 @@
 --      5 heads    zset  queue by a lower bound of its ranks   12 bells    zset  worker classes by last sign
 --      6 dues     zset  queue by a lower bound of due times   13 expiry   zset  id by the time it must have started
 --      7 queues   hash  queue -> "paused:max_pending"         14 pools    zset  pools and holders by last sign
--- Per queue: pending:, scheduled:, late: (promoted, not started), running:, completed:, failed:, cancelled: (zsets).
+-- Per queue: pending:, scheduled:, late: (promoted, not started), running:, failed:, cancelled: (zsets), and completed:,
+-- a list in the order they were completed: nothing but forgetting takes them out, and a list takes a seventh of the room.
 -- Per pool: pool: (hash: lanes, bars, beat). Per worker class: bell: (list of at most one).
 local call, pcall_redis = redis.call, redis.pcall
 local JOBS, STATE, PAST, IDS, HEADS, DUES, QUEUES, STATS, UNIQUE, IDEM, IDEM_AT, BELLS, EXPIRY, POOLS = unpack(KEYS, 1, 14)

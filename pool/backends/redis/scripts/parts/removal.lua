@@ -2,7 +2,7 @@
 local function remove(id, set, queue)
   local raw = call('HGET', JOBS, id)
   local record, s = read_record(raw), state_of(id)
-  call('ZREM', ROOT .. set .. queue, id)
+  if set == 'completed:' then call('LREM', ROOT .. set .. queue, 1, id) else call('ZREM', ROOT .. set .. queue, id) end
   if set == 'pending:' or set == 'scheduled:' then leave_place(id, queue) end
   if record and record.extras ~= '' then
     local extras = read_frames(record.extras)
