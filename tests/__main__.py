@@ -30,7 +30,10 @@ def main(arguments: list[str]) -> int:
         print(f"\n=== {name}", flush=True)
         began = time.monotonic()
         code = subprocess.run(command, check=False).returncode
-        print(f"=== {name}: {'ok' if code == 0 else f'failed ({code})'} after {time.monotonic() - began:.0f} s", flush=True)
+        print(
+            f"=== {name}: {'ok' if code == 0 else f'failed ({code})'} after {time.monotonic() - began:.0f} s",
+            flush=True,
+        )
         if code:
             failed.append(name)
     print(f"\nfailed: {', '.join(failed)}" if failed else "\neverything is fine", flush=True)

@@ -161,6 +161,7 @@ def test_a_notify_socket_that_is_gone_harms_nothing(pool: StillPool, tmp_path: P
         ("", "", 0.0),
         ("x", "", 0.0),
     ],
+    ids=["for all", "for us", "for another", "not set", "not a number"],
 )
 def test_the_watchdog_counts_only_when_it_is_meant_for_this_process(usec: str, pid: str, seconds: float) -> None:
     assert watchdog_seconds(usec, pid) == seconds
