@@ -27,6 +27,7 @@ from pool.worker.loop import run_worker
 DEFAULT_GROUP = "workers"
 KEEPER_LEAST_SILENCE_S = 2.0  # a loaded machine must not cost a healthy keeper its life
 KEEPER_LEAST_BOOT_S = 3.0
+WEB_SILENCE_S = 15.0  # its event loop shows life each second
 
 # What only the parent reads: a change of it needs no new processes.
 PARENT_KEYS = frozenset({"count", "count_min", "count_max", "target_wait", "memory_kill", "memory_check_seconds"})
@@ -141,6 +142,7 @@ def _web(config: Config) -> ChildSpec:
         "web",
         functools.partial(run_web, config),
         fingerprint=_fingerprint(config, WEB_SECTIONS, {}),
+        silence_timeout=WEB_SILENCE_S,
     )
 
 

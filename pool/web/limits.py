@@ -4,7 +4,9 @@ The size is counted as it arrives, so that neither a missing nor a lying Content
 """
 
 import asyncio
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Iterable, MutableMapping
+from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -14,6 +16,7 @@ from pool.web.problems import Problem, problem_of
 
 MAX_BODY = 1024 * 1024
 MAX_BATCH_BODY = 16 * 1024 * 1024
+THROW_AWAY, THROW_AWAY_S = 4 * 1024 * 1024, 1.0
 BODY_WITHIN_S = 30.0
 TAKE_ANSWER_WITHIN_S = 30.0
 BATCH_PATH = "/jobs/batch"
@@ -106,18 +109,26 @@ class BodyLimit:
             await self._app(scope, receive, send)
             return
         limit = MAX_BATCH_BODY if scope["path"] == BATCH_PATH else MAX_BODY
+        counted = _Counted(receive, send, limit)
         if _declared_length(scope) > limit:
-            raise BodyTooLarge(limit)
-        await self._app(scope, _Counted(receive, limit).receive, send)
+            counted.is_over = True
+            await BodyTooLarge(limit).response()(scope, counted.receive, counted.send)
+        else:
+            await self._app(scope, counted.receive, counted.send)
 
 
 class _Counted:
-    """The way in, counted and timed until the body is complete; afterwards it only tells that the client has left."""
+    """The way in, counted and timed until the body is complete; afterwards it only tells that the client has left.
 
-    def __init__(self, receive: Receive, limit: int) -> None:
-        self._receive, self._limit = receive, limit
+    After a 413 a little more is read and thrown away before the connection is closed: closing on unread bytes resets
+    it, and the client, still sending, would never see the answer.
+    """
+
+    def __init__(self, receive: Receive, send: Send, limit: int) -> None:
+        self._receive, self._send, self._limit = receive, send, limit
         self._size, self._is_complete = 0, False
         self._deadline = asyncio.get_running_loop().time() + BODY_WITHIN_S
+        self.is_over = False
 
     async def receive(self) -> Message:
         if self._is_complete:
@@ -130,8 +141,26 @@ class _Counted:
         self._size += len(message.get("body", b""))
         self._is_complete = not message.get("more_body", False)
         if self._size > self._limit:
+            self.is_over = True
             raise BodyTooLarge(self._limit)
         return message
+
+    async def send(self, message: Message) -> None:
+        if not self.is_over or message["type"] != "http.response.body":
+            await self._send(message)
+            return
+        await self._send({**message, "more_body": True})
+        await self._throw_away()
+        await self._send({"type": "http.response.body", "body": b""})
+
+    async def _throw_away(self) -> None:
+        size = 0
+        message: MutableMapping[str, Any] = {}
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(THROW_AWAY_S):
+                while size < THROW_AWAY and message.get("more_body", True) and message.get("type") != "http.disconnect":
+                    message = await self._receive()
+                    size += len(message.get("body", b""))
 
 
 def _declared_length(scope: Scope) -> int:
