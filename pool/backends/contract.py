@@ -91,13 +91,16 @@ class Departure:
     """A worker process is gone (planned or not). `generation`s up to the worker's are barred when `bar` is true.
 
     `started` has the claim number last started per lane; a held claim that is not in it never started and is
-    returned at no cost. None means the board is lost: claimed counts as started. `cause.reason` is WORKER_LOST
+    returned at no cost. None means the board is lost: claimed counts as started. `started_jobs` has the job of that
+    claim: the lane may have been handed another one, under the same number, in the step whose reply it never saw.
+    `cause.reason` is WORKER_LOST
     (witnessed death), TIMEOUT, MEMORY_LIMIT, CANCELLED (ordered kills), or INTERRUPTED (our own shutdown: no retry used).
     """
 
     worker: WorkerId
     cause: Cause
     started: Mapping[int, int] | None
+    started_jobs: Mapping[int, str] = field(default_factory=dict)
     bar: bool = True
     output: Mapping[int, str] = field(default_factory=dict)
     lanes: tuple[int, ...] | None = None  # only these lanes (an audit's hand-back); None = all

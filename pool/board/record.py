@@ -244,6 +244,10 @@ class Record:
         states = ((n, cells.state.read()) for n, cells in enumerate(self.lanes))
         return {n: lane.claim for n, lane in states if lane.phase == Phase.STARTED}
 
+    def started_jobs(self) -> dict[int, str]:
+        """Lane → job of the claim in `started_claims`."""
+        return {n: lane.job_id for n, lane in self.held_lanes().items() if lane.phase == Phase.STARTED}
+
     def held_lanes(self) -> dict[int, Lane]:
         """Lane → state, of those that hold a job."""
         states = ((n, cells.state.read()) for n, cells in enumerate(self.lanes))

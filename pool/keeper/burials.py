@@ -125,6 +125,7 @@ def _as_dict(departure: Departure) -> dict[str, object]:
         "started": None
         if departure.started is None
         else {str(lane): claim for lane, claim in departure.started.items()},
+        "started_jobs": {str(lane): job for lane, job in departure.started_jobs.items()},
         "bar": departure.bar,
     }
 
@@ -140,5 +141,6 @@ def _from_dict(line: dict[str, object]) -> Departure:
             exit_code=line["exit_code"],  # type: ignore[arg-type]
         ),
         started=None if started is None else {int(lane): claim for lane, claim in started.items()},  # type: ignore[attr-defined]
+        started_jobs={int(lane): job for lane, job in line.get("started_jobs", {}).items()},  # type: ignore[attr-defined]
         bar=bool(line["bar"]),
     )

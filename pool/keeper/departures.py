@@ -34,6 +34,7 @@ def departure_by_note(worker: WorkerId, record: Record) -> Departure:
         worker=worker,
         cause=cause_of(note, record.stack.read().text),
         started=record.started_claims(),
+        started_jobs=record.started_jobs(),
         bar=bool(note.was_ready),
     )
 
@@ -44,7 +45,13 @@ def departure_unwitnessed(worker: WorkerId, record: Record) -> Departure:
     cause = Cause(
         reason=Reason.INTERRUPTED if exiting else Reason.WORKER_LOST, text="ended while its supervisor was away"
     )
-    return Departure(worker=worker, cause=cause, started=record.started_claims(), bar=was_ready(record))
+    return Departure(
+        worker=worker,
+        cause=cause,
+        started=record.started_claims(),
+        started_jobs=record.started_jobs(),
+        bar=was_ready(record),
+    )
 
 
 def cause_of(note: Note, stack: str = "") -> Cause:

@@ -61,7 +61,9 @@ class RedisUpkeep(RedisWork):
         args += (int(is_board_lost), cause_frames(cause), error_frames(cause) if cause.text else b"", lanes, 0)
         started = departure.started or {}
         for lane in sorted(set(started) | set(departure.output)):
-            args += (str(lane), started.get(lane, -1), output_frame(departure.output.get(lane, "")))
+            job = departure.started_jobs.get(lane)
+            output = output_frame(departure.output.get(lane, ""))
+            args += (str(lane), started.get(lane, -1), output, b"" if job is None else quick_id(job))
         return self._take_back(worker.pool, args)
 
     def _take_back(self, pool: PoolId, args: Sequence[Argument]) -> list[Recovered]:

@@ -36,24 +36,26 @@ def _bar(tx: Transaction, pool: int, worker: WorkerId, cause: Cause) -> None:
 
 def take_back(tx: Transaction, departure: Departure, held: Iterable[HeldLane]) -> list[Recovered]:
     """Bring each job of these lanes to rest by the table of costs."""
-    held = list(held)
-    started = [lane for lane in held if _has_started(departure, lane)]
+    jobs = {lane: settling.held_job(tx, lane[2]) for lane in held}
+    started = [lane for lane, job in jobs.items() if job is not None and _has_started(departure, lane, job)]
     shared = departure.started is not None and len(started) > 1
-    taken = (_take_one(tx, departure, lane, started=lane in started, shared=shared) for lane in held)
+    taken = (_take_one(tx, departure, lane, job, started=lane in started, shared=shared) for lane, job in jobs.items())
     return [recovered for recovered in taken if recovered is not None]
 
 
-def _has_started(departure: Departure, lane: HeldLane) -> bool:
+def _has_started(departure: Departure, lane: HeldLane, job: settling.HeldJob) -> bool:
     """Only when the board is lost does claimed count as started."""
-    return departure.started is None or departure.started.get(lane[1]) == lane[3]
+    if departure.started is None:
+        return True
+    known = departure.started_jobs.get(lane[1])
+    return departure.started.get(lane[1]) == lane[3] and (known is None or rows.id_bytes(known) == job.raw_id)
 
 
 def _take_one(
-    tx: Transaction, departure: Departure, lane: HeldLane, *, started: bool, shared: bool
+    tx: Transaction, departure: Departure, lane: HeldLane, job: settling.HeldJob | None, *, started: bool, shared: bool
 ) -> Recovered | None:
-    row_id, number, rank, _ = lane
+    row_id, number, _, _ = lane
     tx.run(_SQL["lane lost"], (row_id,))
-    job = settling.held_job(tx, rank)
     if job is None:
         return None
     loss = after_loss(

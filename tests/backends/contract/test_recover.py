@@ -9,6 +9,7 @@ from pool.jobs.job import Cause, Outcome
 from pool.jobs.lifecycle import Reason, Status, after
 from pool.jobs.retry import Counts, after_loss
 from tests.helpers.builders import (
+    ANYTHING,
     Hand,
     departure,
     died_working,
@@ -332,3 +333,29 @@ def test_a_worker_death_is_counted(store: Backend, hands) -> None:
     store.recover(died_working(hand))
     store.recover(died_working(hand))
     assert store.statistics().worker_deaths == before + 1
+
+
+@pytest.mark.parametrize("budget", ["at most once", "fresh"])
+def test_a_claim_still_on_the_wire_has_not_started_though_the_job_before_it_had_its_number(
+    store: Backend, hands, budget: str
+) -> None:
+    """Settle and claim are one step: killed before its reply, the worker had started the first job and not the second."""
+    hand = hands()
+    first, second = put(store, priority=20), put(store, **BUDGETS[budget])
+    hand.take()
+    as_started = died_working(hand, started_jobs={hand.lane.lane: first})
+
+    hand.settle(want=ANYTHING)
+    taken = store.recover(as_started)
+
+    assert [one.job_id for one in taken] == [second]
+    assert numbers_of(store.job(second)) == (Status.PENDING, 0, 0, 0, 0)
+    assert store.job(first).status is Status.COMPLETED
+
+
+def test_a_claim_that_started_is_known_by_its_job(store: Backend, hands) -> None:
+    hand = hands()
+    job = put(store, max_retries=3)
+    hand.take()
+    store.recover(died_working(hand, started_jobs={hand.lane.lane: job}))
+    assert numbers_of(store.job(job)) == (Status.PENDING, 1, 1, 0, 0)

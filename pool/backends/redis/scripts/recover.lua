@@ -4,7 +4,8 @@
 --      3 the counter that was seen (pool: beats, holder: renewals; "" = do not compare)  4 bar (0/1)
 --      5 reason  6 board lost (0/1)  7 frames of the cause for the attempt  8 frames for the job (its error)
 --      9 lanes to take ("" = all, else " 0 2 ")  10 forget the pool afterwards (0/1)
---      11 on: lane, started claim, frames of its output, for lanes that started something or have output
+--      11 on: lane, started claim, frames of its output, job of that claim ("" = any), for lanes that started something
+--      or have output
 -- Returns {moved on (0/1), recovered...}: each {id, status, worker, reason}; moved on = the counter has changed.
 --! include keys checks records places intake endings losses choosing
 local POOL = KEYS[15]
@@ -29,9 +30,16 @@ local function is_meant(worker, lane_number, lane)
   return worker == WHO and (ARGV[9] == '' or string.find(ARGV[9], ' ' .. lane_number .. ' ', 1, true) ~= nil)
 end
 
-local started, output = {}, {}
-for at = 11, #ARGV, 3 do
-  started[ARGV[at]], output[ARGV[at]] = tonumber(ARGV[at + 1]), ARGV[at + 2]
+local started, output, started_job = {}, {}, {}
+for at = 11, #ARGV, 4 do
+  started[ARGV[at]], output[ARGV[at]], started_job[ARGV[at]] = tonumber(ARGV[at + 1]), ARGV[at + 2], ARGV[at + 3]
+end
+
+-- Claim numbers count the claims of one job: the number alone may be that of the job the lane held before.
+local function is_started(number, lane)
+  if BOARD_LOST then return true end
+  local job = started_job[number]
+  return started[number] ~= nil and started[number] >= lane.claim and (job == '' or job == lane.id)
 end
 
 local is_worker = MODE == 'worker'
@@ -41,7 +49,7 @@ for name, raw in pairs(fields) do
   local lane = worker and read_lane(raw)
   if lane and is_meant(worker, number, lane) then
     local s, record = held_by(lane, POOL_TEXT .. '/' .. name)
-    local has_started = BOARD_LOST or (started[number] ~= nil and started[number] >= lane.claim)
+    local has_started = is_started(number, lane)
     gone[#gone + 1] = {name = name, lane = lane, s = s, record = record, started = has_started, number = number}
     if s and has_started then shared = shared + 1 end
     if s then check_queue(s.queue) end
