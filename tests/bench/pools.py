@@ -1,0 +1,98 @@
+"""Whole pools under measurement: real processes of `python -m pool start`, timed by what the store itself wrote down."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pool.backends.contract import JobFilter
+from pool.jobs.ids import new_job_id
+from pool.jobs.job import NewJob
+from pool.jobs.lifecycle import Status
+from tests.bench.bare import Speed
+from tests.helpers.house import House
+from tests.helpers.servers import FLAVOURS, Server, running
+from tests.helpers.until import until
+
+APP = '''
+import os, time
+import pool
+
+@pool.job
+def noop(n: int = 0) -> None:
+    """Nothing."""
+
+@pool.job
+def tell(n: int = 0) -> float:
+    """When it began."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+@pool.job
+def sleep(seconds: float = 60.0) -> float:
+    began = time.clock_gettime(time.CLOCK_BOOTTIME)
+    time.sleep(seconds)
+    return began
+'''
+PAYLOAD = '{"n":12345}'
+CHUNK = 10_000
+TICKS_PER_S = 100
+
+
+@contextmanager
+def store_for(backend: str) -> Iterator[Server | None]:
+    """The server of a backend by name, without persistence as in the control; None for SQLite."""
+    if backend == "sqlite":
+        yield None
+        return
+    if backend not in FLAVOURS:
+        raise SystemExit(f"no {backend} server on this machine; there are sqlite, {', '.join(FLAVOURS)}")
+    with running(backend) as server:
+        yield server
+
+
+@contextmanager
+def pool_on(server: Server | None, workers: int) -> Iterator[House]:
+    """A ready pool, on a database of its own when there is no server."""
+    house = House(workers=workers, app=APP, backend=server.url if server else None)
+    try:
+        yield house.start()
+    finally:
+        house.close()
+
+
+def fill(house: House, jobs: int, kind: str = "tasks.noop", payload: str = PAYLOAD) -> None:
+    """Enqueue so many, in batches."""
+    for start in range(0, jobs, CHUNK):
+        count = min(CHUNK, jobs - start)
+        house.store.enqueue([NewJob(id=new_job_id(), type=kind, payload=payload) for _ in range(count)])
+
+
+def speed(server: Server | None, workers: int, jobs: int) -> Speed:
+    """Of a pool whose workers were all ready and waiting when the full queue was opened."""
+    if server is not None:
+        server.call("FLUSHALL")
+    with pool_on(server, workers) as house:
+        house.wait_until(house.enqueue("tasks.noop"), "completed")
+        house.store.set_queue("default", paused=True)
+        fill(house, jobs)
+        before = sum(map(cpu_seconds, house.worker_pids()))
+        house.store.set_queue("default", paused=False)
+        until(lambda: house.counts()["completed"] == jobs + 1, "all jobs completed", within=300)
+        ends = sorted(_ends(house))[1:]  # the very first was the warm-up
+        spent = sum(map(cpu_seconds, house.worker_pids())) - before
+        return Speed((jobs - 1) / (ends[-1] - ends[0]), spent / jobs * 1e6)
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of a process, and of its children that have ended."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:15])) / TICKS_PER_S
+
+
+def _ends(house: House) -> Iterator[float]:
+    """When each job ended, by the store's clock."""
+    after: str | None = None
+    while True:
+        page = house.store.jobs(JobFilter(status=Status.COMPLETED), after=after, limit=1000)
+        yield from (job.finished_at or 0.0 for job in page.jobs)
+        if (after := page.after) is None:
+            return
