@@ -176,6 +176,8 @@ class Gravedigger(Puppet):
 
     def may_leave(self) -> bool:
         self.settle()
+        if os.getppid() != self.seat.parent.pid:
+            return True
         return self.is_told and not any(record.tenant.read().role == Role.WORKER for record in self.unsettled())
 
     def unsettled(self) -> list:
