@@ -23,6 +23,7 @@ from pool.logs import log
 from pool.settings import Config
 from pool.web import admin, jobs, work
 from pool.web.auth import Door, Tokens
+from pool.web.dashboard.hook import add_dashboard
 from pool.web.desk import StoreDesk
 from pool.web.limits import BodyLimit, LastResort
 from pool.web.problems import Problem, problem_of
@@ -49,6 +50,7 @@ def create_app(config: Config, open_store: Callable[[], Backend]) -> FastAPI:
     app.state.open_paths = set(OPEN_PATHS)
     for router in (work.router, jobs.router, admin.router):  # /jobs/claim stands before /jobs/{id}
         app.router.routes.extend(router.routes)
+    add_dashboard(app, config)
     _answer_errors(app)
     app.add_middleware(Door, ways=app.state.sign_in_ways, open_paths=app.state.open_paths, failures=services.failures)
     app.add_middleware(BodyLimit)
@@ -101,7 +103,9 @@ def _routing_problem(request: Request, status: int) -> Problem:
 
 
 def _methods(request: Request) -> list[str]:
-    """Every method of every route at this path."""
+    """Every method that a route at this path has."""
     scope: dict[str, Any] = dict(request.scope)
-    routes = (route for route in request.app.routes if route.matches(scope)[0] is not Match.NONE)
+    routes = [route for route in request.app.routes if route.matches(scope)[0] is not Match.NONE]
+    literal = [route for route in routes if route.path == request.url.path and route.include_in_schema]
+    routes = literal or routes
     return sorted({method for route in routes for method in getattr(route, "methods", None) or ()})
