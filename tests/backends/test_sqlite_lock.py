@@ -157,6 +157,11 @@ def test_a_store_made_in_one_thread_is_used_in_another(path: str) -> None:
     assert len(answers[0]) == 1
 
 
+def test_many_processes_that_make_the_store_at_once_make_one(path: str) -> None:
+    assert sum(len(each) == 36 for each in together(30, lambda number: put(SqliteBackend(path, lock_wait=30.0)))) == 30
+    assert SqliteBackend(path).queues()[0].pending == 30
+
+
 @pytest.mark.serial
 def test_eight_processes_get_fair_shares(path: str) -> None:
     SqliteBackend(path).enqueue(new_jobs(8_000))

@@ -96,7 +96,10 @@ class SqliteBackend:
     def purge(self, queue: str, *, statuses: frozenset[Status], limit: int = 1000) -> int:
         top = self._top_for(queue, statuses)
         removed = self._store.write(lambda tx: intake.purge(tx, queue, statuses, top, limit), durable=True)
-        self._purges[queue, statuses] = (top, monotonic_now())
+        if removed:
+            self._purges[queue, statuses] = (top, monotonic_now())
+        else:
+            self._purges.pop((queue, statuses), None)
         return removed
 
     def _top_for(self, queue: str, statuses: frozenset[Status]) -> int:

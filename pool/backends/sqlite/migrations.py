@@ -10,8 +10,13 @@ STEPS = ("schema.sql",)
 VERSION = len(STEPS)
 
 
+def is_up_to_date(db: sqlite3.Connection) -> bool:
+    """Whether the schema is ours already (or newer, which `bring_up_to_date` refuses)."""
+    return bool(db.execute("PRAGMA user_version").fetchone()[0] >= VERSION)
+
+
 def bring_up_to_date(db: sqlite3.Connection, path: str) -> bool:
-    """Make or migrate the schema; whether anything was done. StoreTooNew for one of a newer jobpool."""
+    """Make or migrate the schema, under the write lock; whether anything was done. StoreTooNew for one of a newer jobpool."""
     found = db.execute("PRAGMA user_version").fetchone()[0]
     if found > VERSION:
         raise StoreTooNew(path, found, VERSION)

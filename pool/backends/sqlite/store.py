@@ -19,11 +19,11 @@ from pool.backends.contract import Want
 from pool.backends.sqlite import files
 from pool.backends.sqlite.bell import Bells, OwnBell
 from pool.backends.sqlite.lock import WriteLock, lock_of
-from pool.backends.sqlite.migrations import bring_up_to_date
+from pool.backends.sqlite.migrations import bring_up_to_date, is_up_to_date
 from pool.backends.sqlite.transaction import Host, Transaction
 from pool.backends.sqlite.trouble import FOREIGN, NotSynced, translated
 from pool.clock import monotonic_now
-from pool.errors import BackendBusy, BackendUnavailable
+from pool.errors import BackendUnavailable
 from pool.logs import log
 
 T = TypeVar("T")
@@ -139,35 +139,39 @@ class Store:
             )
         self.stat = files.prepare(self.path, create=self._may_create)
         self._lock = lock_of(self.path, self.stat)
-        held = self._lock.acquire_if_free_within(min(self._lock_wait, _OPENING_WAIT_S))
-        try:
-            db = self._connect(self.stat, self._lock, held=held)
-        finally:
-            if held:
-                self._lock.release()
+        db = self._connect(self.stat, self._lock)
         self._db, self._was_open = db, True
         self._file_seen_at = monotonic_now()
 
-    def _connect(self, stat: os.stat_result, lock: WriteLock, *, held: bool) -> sqlite3.Connection:
-        """Opening waits for the lock only when it may have to write: readers of a busy store need not stand in line."""
+    def _connect(self, stat: os.stat_result, lock: WriteLock) -> sqlite3.Connection:
+        """Opening insists on the lock only when the schema must be written: who reads a busy store need not stand in line."""
+        held = lock.acquire_if_free_within(min(self._lock_wait, _OPENING_WAIT_S))
+        try:
+            db = self._bare_connection(stat, lock)
+            try:
+                if not held and not is_up_to_date(db):
+                    lock.acquire(self._lock_wait)
+                    held = True
+                self._set_up(db)
+            except BaseException:
+                db.close()
+                raise
+            lock.belongs_to(stat)
+        finally:
+            if held:
+                lock.release()
+        return db
+
+    def _bare_connection(self, stat: os.stat_result, lock: WriteLock) -> sqlite3.Connection:
         if lock.is_of_another(stat) and (wal := files.stat_or_none(f"{self.path}-wal")) and wal.st_size:
             raise BackendUnavailable(
                 self.path,
                 f"the file was replaced while the -wal of the old one is still there; delete {self.path}-wal and "
                 f"{self.path}-shm, or {lock.path} if the -wal came with the new file",
             )
-        if not held and stat.st_size == 0:
-            raise BackendBusy(self.path, self._lock_wait, lock.holder_pid())
-        db = sqlite3.connect(
+        return sqlite3.connect(
             self.path, timeout=self._lock_wait, isolation_level=None, check_same_thread=False, cached_statements=256
         )
-        try:
-            self._set_up(db)
-        except BaseException:
-            db.close()
-            raise
-        lock.belongs_to(stat)
-        return db
 
     def _set_up(self, db: sqlite3.Connection) -> None:
         db.execute("PRAGMA synchronous = NORMAL")
