@@ -258,7 +258,7 @@ def cut_link(town: Town, rng: random.Random) -> None:
 
 def cut_bytes(town: Town, rng: random.Random) -> None:
     link = rng.choice(town.links)
-    link.cut_after(**{rng.choice(["requests", "replies"]): rng.randint(1, 3000)})
+    link.cut_after(**{rng.choice(["requests", "replies"]): rng.randint(1, 3000)}, refuse=rng.random() < 0.5)
     away(town, town.pools[town.links.index(link)], 1.0)
     link.heal()
 

@@ -5,7 +5,7 @@ with Proxy(server.port) as link:
     link.swallow()               # bytes vanish in both directions, sockets stay open
     link.cut()                   # reset every connection now; new ones are accepted
     link.refuse()                # and refuse new ones, until heal()
-    link.cut_after(replies=17)   # the 18th byte of replies from now on never arrives; then as cut()
+    link.cut_after(replies=17)   # the 18th byte of replies from now on never arrives; then as cut(), or refuse=True
     link.heal()
 """
 
@@ -44,7 +44,7 @@ class Proxy:
     def __enter__(self) -> "Proxy":
         self._loop = asyncio.new_event_loop()
         self._writers: set[asyncio.StreamWriter] = set()
-        self._is_open, self._is_swallowing = True, False
+        self._is_open, self._is_swallowing, self._will_refuse = True, False, False
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
         self._server = self._do(asyncio.start_server(self._serve, "127.0.0.1", self.port))
@@ -72,8 +72,9 @@ class Proxy:
         """Take bytes from both sides and pass none on."""
         self._is_swallowing = True
 
-    def cut_after(self, *, requests: int | None = None, replies: int | None = None) -> None:
-        """Let so many more bytes of that direction pass, then refuse."""
+    def cut_after(self, *, requests: int | None = None, replies: int | None = None, refuse: bool = False) -> None:
+        """Let so many more bytes of that direction pass, then cut once, or refuse until healed."""
+        self._will_refuse = refuse
         self.requests.left, self.replies.left = requests, replies
 
     def heal(self) -> None:
@@ -147,7 +148,8 @@ class Proxy:
         way.left -= len(allowed)
         if len(allowed) < len(part) or way.left == 0:
             await asyncio.sleep(0.01)  # a reset overtakes what the peer has not read yet
-            self._is_open = False
+            self._is_open = not self._will_refuse
+            self.requests.left = self.replies.left = None
             self._cut()
 
 
