@@ -237,6 +237,7 @@ class WebSection(Section):
     behind_proxy: bool = Field(
         False, description="needed to listen beyond loopback without TLS: a proxy in front adds it"
     )
+    long_poll: Duration = Field(30, le=300, description="no request waits longer than this for a job or its end")
     tls_cert: str = Field("", description="certificate file (PEM)")
     tls_key: str = Field("", description="key file (PEM)")
 

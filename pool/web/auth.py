@@ -20,7 +20,7 @@ from pool.web.problems import Problem
 
 ANY = ("*",)
 FORGET_FAILURES_S = 60.0
-DELAY_PER_FAILURE_S, LONGEST_DELAY_S = 0.05, 2.0
+DELAY_PER_FAILURE_S, LONGEST_DELAY_S = 0.01, 0.5
 MAX_DELAYED = 100
 MAX_ADDRESSES = 10_000
 
@@ -120,12 +120,18 @@ class Door:
             return
         caller = next((found for way in self._ways if (found := way(scope)) is not None), None)
         if caller is None and scope["path"] not in self._open_paths:
-            await self._failures.slow_down(_address(scope))
+            if _shows_something(scope):
+                await self._failures.slow_down(_address(scope))
             await _stranger().response()(scope, receive, send)
             return
         state: MutableMapping[str, Any] = scope.setdefault("state", {})
         state["caller"] = caller
         await self._app(scope, receive, send)
+
+
+def _shows_something(scope: Scope) -> bool:
+    """Whether somebody tried a credential; to come without one is no attempt."""
+    return any(name in (b"authorization", b"cookie") for name, _ in scope["headers"])
 
 
 def _stranger() -> Problem:

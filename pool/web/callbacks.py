@@ -9,4 +9,4 @@ def with_callback(job: NewJob, url: str | None, web: WebSection) -> NewJob:
     """The job with its callbacks; Problem when the URL is not allowed."""
     if url is None:
         return job
-    raise Problem(422, "callback-not-allowed", "callbacks are not set up on this server")
+    raise Problem(403, "callback-not-allowed", "callbacks are not set up on this server")

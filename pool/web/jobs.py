@@ -146,7 +146,7 @@ async def show_job(request: Request, id: str, query: Annotated[WaitQuery, Query(
     caller, services = caller_of(request, "producer", "admin"), services_of(request)
     job = await services.desk.ask(lambda store: visible_job(store, id, caller))
     if query.wait and job.status.is_live:
-        await services.job_watch.wait(job.id, query.wait)
+        await services.job_watch.wait(job.id, min(query.wait, services.config.web.long_poll))
         job = await services.desk.ask(lambda store: visible_job(store, id, caller))
     return JSONResponse(services.document(job, caller))
 

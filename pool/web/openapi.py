@@ -168,7 +168,7 @@ def document_of(app: FastAPI, caller: Caller | None, types: list[str]) -> Docume
     """The document for this caller: with the types and queues it may use, where it is known."""
     document = FastAPI.openapi(app)
     bodies = models_json_schema([(model, "validation") for model in BODIES], ref_template=f"{REF}{{model}}")[1]["$defs"]
-    own = {**bodies, **SCHEMAS}
+    own = {**document.get("components", {}).get("schemas", {}), **bodies, **SCHEMAS}
     if caller is not None:
         own = {**own, **{name: _narrowed(own[name], caller, types) for name in ("JobBody", "FollowUp")}}
     components = {**document.get("components", {}), "schemas": own}

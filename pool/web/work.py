@@ -74,7 +74,7 @@ async def _next(
 ) -> tuple[Job, Hold] | None:
     """Claim; while there is nothing, wait and claim again until the time is up or the client has left."""
     lane = holding.keyed_lane(caller.name, key) if key else holding.new_lane(caller.name)
-    deadline = services.now() + seconds
+    deadline = services.now() + min(seconds, services.config.web.long_poll)
     number = 1
     while True:
         found = await services.desk.ask(partial(_take, lane=lane, number=number, want=want))
