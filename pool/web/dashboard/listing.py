@@ -21,7 +21,10 @@ WITHIN_S = 0.15
 GROUPED = 2000
 COUNTED = ("pending", "scheduled", "running", "completed", "failed")
 
-_VARYING = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|0x[0-9a-f]+|\b[0-9a-f]{12,}\b|'[^']*'|\"[^\"]*\"|\d+", re.IGNORECASE)
+# What differs between errors of one kind: addresses, ids, quoted texts, paths, numbers.
+_VARYING = re.compile(
+    r"\S+@\S+|[0-9a-f]{8}-[0-9a-f-]{27}|0x[0-9a-f]+|\b[0-9a-f]{12,}\b|'[^']*'|\"[^\"]*\"|\d+", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, slots=True)

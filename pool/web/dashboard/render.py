@@ -42,7 +42,7 @@ class Renderer:
             {
                 "duration": duration, "bytes": size, "line": one_line, "count": count_text, "ago": ago, "clock": clock,
                 "date": date, "pretty": pretty, "cause": cause_text, "priority": label_of, "short": short_id,
-                "percent": percent, "until": until,
+                "percent": percent, "until": until, "took": took,
             }
         )  # fmt: skip
         self._environment.globals.update(charts=charts, asset=self._address)
@@ -88,6 +88,11 @@ def ago(wall: float | None) -> str:
 
 def until(wall: float | None) -> str:
     return "" if wall is None else duration(max(0.0, wall - wall_now()))
+
+
+def took(seconds: float) -> str:
+    """`12 ms` for short ones, else as everywhere."""
+    return f"{max(0.0, seconds) * 1000:.0f} ms" if seconds < 1 else duration(seconds)
 
 
 def clock(wall: float | None) -> str:
