@@ -28,6 +28,7 @@ class Burials:
     spool: Path
     parent_is_gone: bool = False
     _has_spooled: bool = False
+    _is_spooling: bool = False
     _ended_at: dict[tuple[int, int], float] = field(default_factory=dict)
 
     def settle(self) -> int:
@@ -58,11 +59,17 @@ class Burials:
 
     def save_to_spool(self) -> int:
         """With the store away: keep what could not be told on disk, for the next start; how many. Telling it twice is harmless."""
-        departures = [departure for _, departure in self.waiting()]
-        if departures:
-            _write_durably(self.spool, json.dumps([_as_dict(one) for one in departures]))
-            self._has_spooled = True
-        return len(departures)
+        if self._is_spooling:  # a signal handler may call this in the midst of itself
+            return 0
+        self._is_spooling = True
+        try:
+            departures = [departure for _, departure in self.waiting()]
+            if departures:
+                _write_durably(self.spool, json.dumps([_as_dict(one) for one in departures]))
+                self._has_spooled = True
+            return len(departures)
+        finally:
+            self._is_spooling = False
 
     def replay_spool(self) -> None:
         """Tell the store what the last life of this pool could not."""

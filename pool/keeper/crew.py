@@ -5,6 +5,7 @@ only for the living and recover the dead even while the parent is stopped or gon
 """
 
 import contextlib
+import errno
 import os
 import select
 import signal
@@ -15,6 +16,7 @@ from pool.board.record import Record, Role, State
 from pool.identity import LaneId, PoolId, WorkerId
 
 WORKING_ROLES = (Role.WORKER, Role.WEB)
+GONE, NOT_TO_BE_HAD = -1, -2
 
 
 class Crew:
@@ -22,7 +24,7 @@ class Crew:
 
     def __init__(self, board: Board, pool: PoolId) -> None:
         self._board, self._pool = board, pool
-        self._pidfds: dict[tuple[int, int], int] = {}  # (pid, generation) -> pidfd; -1: gone before we could pin it
+        self._pidfds: dict[tuple[int, int], int] = {}  # (pid, generation) -> pidfd, or why there is none
 
     def workers(self) -> Iterator[Record]:
         """Every record of a worker or web process, living or dead, whose pid is known."""
@@ -43,7 +45,9 @@ class Crew:
         if record.note.read().pid:
             return False
         pidfd = self._pin(record)
-        return pidfd >= 0 and not select.select([pidfd], [], [], 0)[0]
+        if pidfd == NOT_TO_BE_HAD:
+            return _state(record.tenant.read().pid) not in ("", "Z", "X")
+        return pidfd >= 0 and not _has_ended(pidfd)
 
     def worker_id(self, record: Record) -> WorkerId:
         tenant = record.tenant.read()
@@ -59,14 +63,16 @@ class Crew:
     def wake(self, record: Record) -> None:
         """Make the process look at its orders; nothing when it has ended."""
         pidfd = self._pin(record)
-        if pidfd >= 0:
-            with contextlib.suppress(ProcessLookupError):
+        with contextlib.suppress(ProcessLookupError):
+            if pidfd >= 0:
                 signal.pidfd_send_signal(pidfd, signal.SIGURG)
+            elif pidfd == NOT_TO_BE_HAD and self.is_alive(record):
+                os.kill(record.tenant.read().pid, signal.SIGURG)
 
     def kill_group_of_zombie(self, record: Record) -> None:
         """End what a dead worker left behind, while its unreaped pid still cannot be anybody else's."""
         pid = record.tenant.read().pid
-        if _is_zombie(pid):
+        if _state(pid) == "Z":
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(pid, signal.SIGKILL)
 
@@ -79,7 +85,7 @@ class Crew:
     def _pin(self, record: Record) -> int:
         tenant = record.tenant.read()
         key = (tenant.pid, tenant.generation)
-        if key not in self._pidfds:
+        if self._pidfds.get(key, NOT_TO_BE_HAD) == NOT_TO_BE_HAD:
             self._pidfds[key] = _open_pidfd(tenant.pid)
         return self._pidfds[key]
 
@@ -92,13 +98,23 @@ def was_ready(record: Record) -> bool:
 def _open_pidfd(pid: int) -> int:
     try:
         return os.pidfd_open(pid)
-    except OSError:
-        return -1
+    except ProcessLookupError:
+        return GONE
+    except OSError:  # no descriptor is left: that says nothing of the process
+        return NOT_TO_BE_HAD
 
 
-def _is_zombie(pid: int) -> bool:
+def _has_ended(pidfd: int) -> bool:
+    """By poll: select() cannot see a descriptor above 1023, and a big pool has them."""
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def _state(pid: int) -> str:
+    """The letter of its state; empty when there is no such process."""
     try:
-        with open(f"/proc/{pid}/stat") as stat:
-            return stat.read().rpartition(")")[2].split()[0] == "Z"
-    except OSError:
-        return False
+        with open(f"/proc/{pid}/stat", errors="replace") as stat:
+            return stat.read().rpartition(")")[2].split()[0]
+    except OSError as error:
+        return "" if error.errno in (errno.ENOENT, errno.ESRCH) else "?"

@@ -6,6 +6,7 @@ departure is settled; with the store away it then keeps the departures on disk f
 
 import contextlib
 import os
+import resource
 import select
 import signal
 from pathlib import Path
@@ -32,13 +33,17 @@ BEAT_AT_MOST_EVERY_S = 2.0
 BEAT_IDLE_EVERY_S = 5.0
 BULLETIN_IDLE_EVERY_S = 2.0
 GIVE_UP_STORE_AFTER_S = 3.0
+# Well below the time that the supervisor gives us when it stops at once.
+KEEP_DEPARTURES_AFTER_S = 0.5
 FORGET_LIMIT = 500
+MOST_DESCRIPTORS = 16_384
 # Clients by name wait for the types that the first worker writes down while it boots.
 EXPECT_TYPES_S = 5.0
 
 
 def run_keeper(config: Config, seat: Seat) -> int:
     """The keeper child's whole life; returns its exit code."""
+    _make_room_for_descriptors()
     backend = open_backend(configuration.backend_url(config), namespace=config.backend.namespace)
     keeper = Keeper(config, seat, backend)
     keeper.listen_for_signals()
@@ -87,6 +92,7 @@ class Keeper:
         for ignored in (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGPIPE, signal.SIGURG):
             signal.signal(ignored, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, self._note_stop)
+        signal.signal(signal.SIGALRM, self._keep_departures)
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
 
     def announce_ready(self) -> None:
@@ -196,7 +202,8 @@ class Keeper:
             return True
         give_up_at = monotonic_now() + GIVE_UP_STORE_AFTER_S
         while monotonic_now() < give_up_at:
-            select.select([self._wake_read], [], [], 0.2)
+            if select.select([self._wake_read], [], [], 0.2)[0]:
+                _drain(self._wake_read)
             self._show_life(State.BUSY)
             if settle_or_report(self.burials):
                 return True
@@ -232,11 +239,24 @@ class Keeper:
 
     def _note_stop(self, *_: object) -> None:
         self.is_stopping = True
+        signal.setitimer(signal.ITIMER_REAL, KEEP_DEPARTURES_AFTER_S)
+
+    def _keep_departures(self, *_: object) -> None:
+        """Told to stop a while ago and still here: perhaps a call to the store hangs, and a stop at once will not wait
+        for its end. This handler runs in the midst of it. Telling a departure twice is harmless.
+        """
+        self.burials.save_to_spool()
 
     @staticmethod
     def _recovery_period(lease: float) -> float:
         """Often enough for five good reads within a lease."""
         return min(5.0, lease / 8)
+
+
+def _make_room_for_descriptors() -> None:
+    """A pidfd for each worker: the usual soft limit of 1,024 is too low for a big pool."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, MOST_DESCRIPTORS)), hard))
 
 
 def _drain(fd: int) -> None:

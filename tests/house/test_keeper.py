@@ -73,6 +73,26 @@ def test_a_stop_with_the_store_away_is_told_to_the_store_by_the_next_start(open_
         assert len(house.runs(finishing)) == 1
 
 
+def test_a_stop_at_once_while_a_call_to_the_store_hangs_costs_the_next_start_nothing(open_house: OpenHouse) -> None:
+    """The keeper finds out only in that call that the store stands still; it has a second and a half to live."""
+    with running("valkey") as server:
+        house = open_house(workers=1, backend=server.url)
+        job = house.enqueue("tasks.hold", {"gate": "never"})
+        house.wait_for_worker_of(job)
+
+        server.freeze()
+        house.send_signal(signal.SIGQUIT)
+        assert house.wait_exit() == 0
+        spool = house.folder / "state" / "departures-house.json"
+        assert "interrupted" in spool.read_text()
+        server.thaw()
+        house.start()
+
+        house.wait_for(lambda: len(house.runs(job)) == 2, "the second run")
+        back = house.job(job)
+        assert (back.retry_count, back.kill_count) == (0, 0)
+
+
 def test_orphans_keep_their_lease_until_they_have_left(open_house: OpenHouse) -> None:
     """The supervisor is killed; its keeper beats on for the worker that still works, on Redis, where only beats count."""
     with running("valkey") as server:
