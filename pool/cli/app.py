@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from pool.cli import dead, demo, doctor, enqueue, jobs, light, queues, schedule, serve, start, token
+from pool.cli import audit, dead, demo, doctor, enqueue, jobs, light, queues, schedule, serve, start, token
+from pool.cli.completion import LightCommand
 from pool.cli.failures import USAGE
 
 PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
@@ -47,7 +48,16 @@ def _add_light_verb(name: str) -> None:
     def pass_on(context: typer.Context) -> None:
         raise typer.Exit(light.run_light(name, context.args))
 
-    app.command(name, help=light.VERBS[name].help, context_settings=PASS_ON, rich_help_panel="A running pool")(pass_on)
+    register = app.command(name, cls=LightCommand, help=light.VERBS[name].help, context_settings=PASS_ON)
+    register(pass_on)
+
+
+def show_help(verb: Annotated[list[str] | None, typer.Argument(metavar="VERB")] = None) -> int:
+    """Show the help of a verb, such as `jobpool help dead retry`."""
+    words = verb or []
+    if words[:1] and words[0] in light.VERBS:
+        return light.run_light(words[0], ["--help"])
+    return run_app([*words, "--help"])
 
 
 @app.callback()
@@ -70,8 +80,10 @@ def _add_verbs() -> None:
     for verb in (queues.queues, queues.pause, queues.resume, queues.purge, queues.pools, queues.backup):
         app.command(verb.__name__)(verb)
     app.add_typer(schedule.schedule_app, name="schedule")
+    app.command("audit")(audit.audit)
     app.command("serve")(_coded(serve.serve))
     app.add_typer(token.token_app, name="token")
+    app.command("help")(_coded(show_help))
 
 
 _add_verbs()

@@ -30,12 +30,22 @@ class Verb:
 
 def run_light(name: str, words: list[str]) -> int:
     """Parse the words after the verb and do it; argparse ends the process with 2 on wrong usage."""
+    return VERBS[name].run(parser_of(name).parse_args(words))
+
+
+def parser_of(name: str) -> argparse.ArgumentParser:
+    """What the verb understands."""
     verb = VERBS[name]
     parser = argparse.ArgumentParser(prog=f"jobpool {name}", description=verb.help)
     parser.add_argument("--config", metavar="FILE", help="configuration file")
     parser.add_argument("--socket", metavar="PATH", help="status socket of the pool; default: as configured")
     verb.arguments(parser)
-    return verb.run(parser.parse_args(words))
+    return parser
+
+
+def options_of(name: str) -> list[argparse.Action]:
+    """The verb's options, for the shell that completes them."""
+    return [action for action in parser_of(name)._actions if action.option_strings]
 
 
 def ask(
