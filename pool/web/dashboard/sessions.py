@@ -105,6 +105,7 @@ def _key_in(folder: Path) -> bytes:
     """The key of this runtime directory, made at the first need; one of our own where nothing can be kept."""
     path = folder / KEY_FILE
     try:
+        folder.mkdir(mode=0o750, parents=True, exist_ok=True)
         with contextlib.suppress(FileExistsError):
             fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             with os.fdopen(fd, "wb") as file:
