@@ -66,6 +66,22 @@ class JobNotFound(CallerError):
         super().__init__(f"no job {job_id!r}: it was never enqueued here, or its retention is over")
 
 
+class BatchNotFound(CallerError):
+    """No batch with this id is stored (any more)."""
+
+    def __init__(self, batch_id: str) -> None:
+        self.batch_id = batch_id
+        super().__init__(f"no batch {batch_id!r}: it was never enqueued here, or its retention is over")
+
+
+class BatchClosed(CallerError):
+    """A batch gets all its members when it is enqueued; nothing was enqueued."""
+
+    def __init__(self, batch_id: str) -> None:
+        self.batch_id = batch_id
+        super().__init__(f"batch {batch_id} is stored already, with other jobs: make a new one for these")
+
+
 class IllegalMove(CallerError):
     """The job is not in a state from which this move is legal; nothing was changed."""
 
@@ -134,6 +150,20 @@ class StoreTooNew(BackendUnavailable):
         super().__init__(
             where, f"its schema is version {found}, this jobpool knows up to {known}: upgrade jobpool here"
         )
+
+
+class StoreMoved(BackendUnavailable):
+    """The store is being moved, or has been: it takes nothing new. `peer` is the other store, without passwords."""
+
+    def __init__(self, where: str, role: str, peer: str, *, is_over: bool) -> None:
+        self.peer, self.is_over = peer, is_over
+        if is_over:
+            why = f"its jobs have been moved to {peer}: set backend.url to that"
+        elif role == "source":
+            why = f"it is being moved to {peer}; try again when `jobpool move` has ended"
+        else:
+            why = f"the jobs of {peer} are being moved here; try again when `jobpool move` has ended"
+        super().__init__(where, why)
 
 
 class WaitedTooLong(WorldError, TimeoutError):

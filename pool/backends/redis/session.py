@@ -4,11 +4,12 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from pool.backends.moving import said_by_mark
 from pool.backends.redis.connection import Argument, Connection, open_sentinel, open_tcp, open_unix, pack
 from pool.backends.redis.scripts import Step, step
 from pool.backends.redis.trouble import ConnectionBroken, ServerError, as_ours
 from pool.backends.redis.urls import Address
-from pool.errors import BackendUnavailable
+from pool.errors import BackendUnavailable, StoreMoved
 
 ANSWER_SECONDS = 1.8  # a caller hears of an absent store within 2 s
 LONGEST_ANSWER_SECONDS = 5.0
@@ -31,7 +32,10 @@ class Session:
         """A step of scripts/. Safe to repeat, so a connection found closed is replaced and the step sent again once."""
         packed = pack(len(keys), *keys, *args)
         count, _, rest = packed.partition(b"\r\n")
-        return self.run_packed(step(name), int(count[1:]), rest)
+        answer = self.run_packed(step(name), int(count[1:]), rest)
+        if isinstance(answer, list) and answer and answer[0] == b"moving":
+            raise StoreMoved(self.address.masked, **said_by_mark(answer[1].decode()))
+        return answer
 
     def run_packed(self, script: Step, count: int, rest: bytes) -> Any:
         """`run` with all words after the script's name packed already: how many, and their bytes."""
