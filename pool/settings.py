@@ -238,12 +238,22 @@ class WebSection(Section):
         False, description="needed to listen beyond loopback without TLS: a proxy in front adds it"
     )
     long_poll: Duration = Field(30, le=300, description="no request waits longer than this for a job or its end")
+    callback_hosts: Names = Field(
+        default_factory=list,
+        description='hosts that a job\'s callback_url may name, "*.example.org" for all below; empty = no callbacks',
+    )
+    callback_private: bool = Field(
+        False, description="callbacks may go to private addresses, and over http; never where producers are strangers"
+    )
+    callback_secret: str = Field("", description="key of the signature on callbacks (HMAC-SHA256)")
     tls_cert: str = Field("", description="certificate file (PEM)")
     tls_key: str = Field("", description="key file (PEM)")
 
     @model_validator(mode="after")
     def _has_both_files(self) -> Self:
         require(bool(self.tls_cert) == bool(self.tls_key), "tls_cert and tls_key belong together")
+        signed = not self.callback_hosts or bool(self.callback_secret)
+        require(signed, "callback_hosts needs callback_secret, with which callbacks are signed")
         return self
 
 

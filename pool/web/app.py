@@ -21,7 +21,7 @@ from pool.backends.contract import Backend
 from pool.errors import JobpoolError
 from pool.logs import log
 from pool.settings import Config
-from pool.web import admin, jobs, work
+from pool.web import admin, events, jobs, work
 from pool.web.auth import Door, Tokens
 from pool.web.dashboard.hook import add_dashboard
 from pool.web.desk import StoreDesk
@@ -29,6 +29,7 @@ from pool.web.limits import BodyLimit, LastResort
 from pool.web.problems import Problem, problem_of
 from pool.web.services import Services
 from pool.web.typebook import TypeBook
+from pool.web.webhooks import deliver_all
 
 OPEN_PATHS = frozenset({"/healthz", "/openapi.json"})
 
@@ -46,9 +47,10 @@ def create_app(config: Config, open_store: Callable[[], Backend]) -> FastAPI:
         lifespan=_lifespan,
     )
     app.state.services = services
+    app.state.events = events.Events(services)
     app.state.sign_in_ways = [services.tokens.by_bearer]
     app.state.open_paths = set(OPEN_PATHS)
-    for router in (work.router, jobs.router, admin.router):  # /jobs/claim stands before /jobs/{id}
+    for router in (work.router, jobs.router, admin.router, events.router):  # /jobs/claim stands before /jobs/{id}
         app.router.routes.extend(router.routes)
     add_dashboard(app, config)
     _answer_errors(app)
@@ -62,6 +64,8 @@ def create_app(config: Config, open_store: Callable[[], Backend]) -> FastAPI:
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     services: Services = app.state.services
     chores = [asyncio.create_task(services.keep_types_fresh())]
+    if services.config.web.callback_hosts:
+        chores.append(asyncio.create_task(deliver_all(services)))
     yield
     services.stopping.set()
     for chore in chores:

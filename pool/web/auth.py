@@ -14,6 +14,7 @@ from typing import Any
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pool.clock import monotonic_now
+from pool.jobs.internal import OWN_QUEUES
 from pool.logs import log
 from pool.settings import TokenSection
 from pool.web.problems import Problem
@@ -36,7 +37,8 @@ class Caller:
     queues: tuple[str, ...] = ("default",)
 
     def may_use_queue(self, queue: str) -> bool:
-        return self.queues == ANY or queue in self.queues
+        """Never one of jobpool's own, whatever the token allows."""
+        return queue not in OWN_QUEUES and (self.queues == ANY or queue in self.queues)
 
     def may_use_type(self, name: str) -> bool:
         return not self.types or name in self.types

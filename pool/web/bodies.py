@@ -14,7 +14,7 @@ from pool.web.problems import Problem
 MAX_NAME = 200
 MAX_TEXT = 100_000
 NAME_PATTERN = r"^[^\s\x00-\x1f\x7f-\x9f](?:[^\x00-\x1f\x7f-\x9f]{0,198}[^\s\x00-\x1f\x7f-\x9f])?$"
-QUEUE_PATTERN = r"^[A-Za-z0-9_.:-]{1,200}$"
+QUEUE_PATTERN = r"^[^\s,*\x00-\x1f\x7f-\x9f](?:[^,\x00-\x1f\x7f-\x9f]{0,198}[^\s,\x00-\x1f\x7f-\x9f])?$"
 TIME_PATTERN = (
     r"^20[0-9]{2}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1[0-9]|2[0-8])T(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]"
     r"(?:\.[0-9]{1,6})?(?:Z|[+-](?:0[0-9]|1[0-3]):[0-5][0-9])$"
@@ -26,6 +26,10 @@ ModelType = TypeVar("ModelType", bound=BaseModel)
 def _with(pattern: str) -> Any:
     """For the document only: `pool.jobs.checks` judges, and says it better."""
     return Field(min_length=1, max_length=MAX_NAME, json_schema_extra={"pattern": pattern})
+
+
+def _both(*names: str) -> dict[str, Any]:
+    return {"required": list(names), "properties": {name: {"not": {"type": "null"}} for name in names}}
 
 
 Name = Annotated[str, _with(NAME_PATTERN)]
@@ -60,10 +64,11 @@ class JobBody(FollowUp):
 
     model_config = ConfigDict(
         json_schema_extra={
-            "not": {
-                "required": ["run_at", "delay"],
-                "properties": {"run_at": {"not": {"type": "null"}}, "delay": {"not": {"type": "null"}}},
-            },
+            "allOf": [
+                {"not": _both("run_at", "delay")},
+                {"not": _both("callback_url", "on_success")},
+                {"not": _both("callback_url", "on_failure")},
+            ],
             "examples": [{"type": "tasks.send_email", "payload": {"to": "a@example.org"}, "priority": "medium"}],
         }
     )

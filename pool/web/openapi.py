@@ -153,6 +153,8 @@ def documented(
 
 
 def _answer(name: str | None) -> Document:
+    if name and "/" in name:
+        return {"description": "a stream", "content": {name: {"schema": {"type": "string"}}}}
     return {"description": "done", "content": _json(REF + name)} if name else {"description": "nothing to do"}
 
 

@@ -11,6 +11,8 @@ from pool.cleaning import clean
 from pool.clock import as_rfc3339
 from pool.errors import ClaimLost
 from pool.identity import LaneId
+from pool.jobs.checks import checked_queue
+from pool.jobs.internal import OWN_QUEUES
 from pool.jobs.job import Job, Outcome
 from pool.web import holding, verdicts
 from pool.web.auth import Caller
@@ -50,11 +52,11 @@ async def claim_job(request: Request) -> Response:
 
 def _want(body: ClaimBody, caller: Caller, lease_seconds: float) -> Want:
     """The asked queues, all of which the token must allow; else all that it allows."""
-    for queue in body.queues or ():
+    for queue in map(checked_queue, body.queues or ()):
         if not caller.may_use_queue(queue):
             raise Problem(403, "queue-not-allowed", f"token {caller.name!r} may not claim from queue {queue!r}")
     queues = tuple(dict.fromkeys(body.queues or caller.queues))
-    return Want(queues=queues or ANY_QUEUE, lease_seconds=lease_seconds)
+    return Want(queues=queues or ANY_QUEUE, reserved=OWN_QUEUES, lease_seconds=lease_seconds)
 
 
 async def _remembered(services: Services, caller: Caller, key: str | None) -> tuple[Job, Hold] | None:

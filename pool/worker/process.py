@@ -11,6 +11,7 @@ from pool.board.record import Exit, State
 from pool.clock import monotonic_now
 from pool.config import backend_url, state_dir
 from pool.errors import BackendUnavailable, LaneBarred
+from pool.jobs.internal import OWN_QUEUES
 from pool.jobs.job import Claim
 from pool.jobs.registry import registry
 from pool.logs import log
@@ -38,7 +39,7 @@ def want_of(config: Config, settings: WorkerKeys) -> Want:
         queues=tuple(settings.queues),
         min_priority=settings.min_priority,
         max_priority=settings.max_priority,
-        reserved=tuple(declared.queue for declared in config.types),
+        reserved=(*(declared.queue for declared in config.types), *OWN_QUEUES),
     )
 
 
@@ -87,7 +88,8 @@ class Worker:
         publish_types(self.config)
         hooking.boot()
         self.around.settle_in()
-        self.limits.refuse_ceiling_below(self.limits.memory.size(monotonic_now()))
+        self.presence.rss_bytes = self.limits.memory.size(monotonic_now())
+        self.limits.refuse_ceiling_below(self.presence.rss_bytes)
         self.prepare()
         gc.collect()
         gc.freeze()  # what the app imported stays; the collector need not look at it again
@@ -138,7 +140,7 @@ class Worker:
         if self.around.is_damaged:
             return Exit.MAX_JOBS
         reached = self.limits.reached(self.presence.counts.jobs + self._ends_in_hand())
-        self.presence.rss_bytes = self.limits.memory.rss
+        self.presence.rss_bytes = self.limits.memory.last
         return reached
 
     def next_claim(self, why: Exit | None) -> Claim | None:

@@ -79,14 +79,14 @@ def test_what_is_no_http_is_400(sqlite_api: Api) -> None:
 def test_a_client_that_never_ends_its_head_is_cut_off(sqlite_api: Api) -> None:
     """A byte now and then does not move the deadline."""
     began = time.monotonic()
-    with socket.create_connection(("127.0.0.1", sqlite_api.port), timeout=60) as silent:
-        with socket.create_connection(("127.0.0.1", sqlite_api.port), timeout=60) as slow:
-            cut = threading.Thread(target=drip, args=(slow,))
-            cut.start()
-            assert sqlite_api.answers(), "others are served meanwhile"
-            assert silent.recv(1) == b""
-            cut.join(60)
-            assert not cut.is_alive()
+    place = ("127.0.0.1", sqlite_api.port)
+    with socket.create_connection(place, timeout=60) as silent, socket.create_connection(place, timeout=60) as slow:
+        cut = threading.Thread(target=drip, args=(slow,))
+        cut.start()
+        assert sqlite_api.answers(), "others are served meanwhile"
+        assert silent.recv(1) == b""
+        cut.join(60)
+        assert not cut.is_alive()
     assert 5 < time.monotonic() - began < 50
 
 

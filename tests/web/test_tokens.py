@@ -29,7 +29,9 @@ def jobpool(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_new_token_is_printed_once_and_its_hash_opens_the_door(tmp_path: Path) -> None:
-    done = jobpool("token", "new", "shop", "--role", "producer", "--max-priority", "high", "--queues", "a,b", folder=tmp_path)
+    done = jobpool(
+        "token", "new", "shop", "--role", "producer", "--max-priority", "high", "--queues", "a,b", folder=tmp_path
+    )
     token = done.stdout.strip()
     entry = tomllib.loads(done.stderr[done.stderr.index("[[tokens]]") :])["tokens"][0]
     assert done.returncode == 0
@@ -54,7 +56,9 @@ def test_wrong_roles_and_names_are_refused(tmp_path: Path) -> None:
 
 def test_listed_tokens_do_not_show_their_hash(sqlite_api: Api) -> None:
     done = jobpool("token", "list", "--json", "--config", str(sqlite_api.config_file), folder=sqlite_api.folder)
-    assert {"name": "php", "role": "worker", "max_priority": 10, "types": [], "queues": ["*"]} in json.loads(done.stdout)
+    assert {"name": "php", "role": "worker", "max_priority": 10, "types": [], "queues": ["*"]} in json.loads(
+        done.stdout
+    )
     assert "sha256" not in done.stdout
 
 
@@ -117,7 +121,9 @@ def test_the_web_child_serves_its_pool_and_is_replaced_when_it_dies_or_hangs(
     house = open_house(workers=1, settings=settings(port, tokens_toml()))
     api = calling(house, port)
     until(api.answers, "the API")
-    job = until(lambda: api.shop.post("/jobs", json={"type": "tasks.quick", "payload": {"n": 7}}).json().get("id"), "a job")
+    job = until(
+        lambda: api.shop.post("/jobs", json={"type": "tasks.quick", "payload": {"n": 7}}).json().get("id"), "a job"
+    )
     done = api.shop.get(f"/jobs/{job}", params={"wait": 30}).json()
     assert (done["status"], done["result"]) == ("completed", 7)
     workers = house.worker_pids()
@@ -154,7 +160,9 @@ def test_tokens_are_rotated_by_a_reload_without_a_gap(
 
 
 def test_a_pool_does_not_start_an_unsafe_api(open_house: Callable[..., House]) -> None:
-    house = open_house(start=False, settings=f'[web]\nenabled = true\nlisten = "0.0.0.0:{free_port()}"\n{tokens_toml()}')
+    house = open_house(
+        start=False, settings=f'[web]\nenabled = true\nlisten = "0.0.0.0:{free_port()}"\n{tokens_toml()}'
+    )
     house.start(wait=False)
     assert house.wait_exit() == 78
     assert "behind_proxy" in house.log_text()
