@@ -11,6 +11,7 @@ from pool.errors import InvalidJob
 from pool.jobs import drafts
 from pool.jobs.checks import Options, checked_name, checked_queue, whole_number
 from pool.jobs.job import NewJob, Receipt
+from pool.jobs.limits import MAX_COUNT, parse_rate
 from pool.jobs.policy import BackoffLike, policy_from
 from pool.jobs.priority import parse_priority
 from pool.jobs.registry import JobType, UniqueKey, registry
@@ -95,6 +96,9 @@ def job(
     max_kills: int | None = None,
     unique_key: UniqueKey | None = None,
     redact: Sequence[str] = (),
+    limit: str = "",
+    max_running: int = 0,
+    limit_key: UniqueKey | None = None,
 ) -> Callable[[Callable[P, R]], Job[P, R]]: ...
 
 
@@ -119,6 +123,9 @@ def _declared(
     max_kills: int | None = None,
     unique_key: UniqueKey | None = None,
     redact: Sequence[str] = (),
+    limit: str = "",
+    max_running: int = 0,
+    limit_key: UniqueKey | None = None,
 ) -> Job[P, R]:
     if isinstance(function, Job):
         raise InvalidJob(f"{function!r} is a job already; @pool.job stands twice above it")
@@ -131,6 +138,9 @@ def _declared(
         "timeout": None if timeout is None else parse_span(timeout, "timeout"),
         "max_kills": None if max_kills is None else whole_number(max_kills, "max_kills", 1, 100),
     }
+    parse_rate(limit)
+    if limit_key is not None and not (limit or max_running):
+        raise InvalidJob('limit_key is given, but nothing is limited: add limit="100/m" or max_running=5')
     left_out = {field for field, value in said.items() if value is None}
     if backoff is None or isinstance(backoff, Mapping):
         left_out.add("backoff")
@@ -141,6 +151,9 @@ def _declared(
         redact=_names(redact, "redact"),
         unique_key=unique_key,
         aliases=_names(aliases, "aliases"),
+        limit=limit,
+        max_running=whole_number(max_running, "max_running", 0, MAX_COUNT),
+        limit_key=limit_key,
         **{field: value for field, value in said.items() if value is not None},
     )
     declared.signature  # noqa: B018  a signature that cannot travel is refused where it is written

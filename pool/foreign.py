@@ -41,6 +41,8 @@ class ForeignTypes:
         found.check(payload)
         if options.get("unique_key") is None:
             options = {**options, "unique_key": found.unique_key_of(payload)}
+        if options.get("limit_key") is None:
+            options = {**options, "limit_key": found.limit_key_of(payload)}
         return checks.new_job(found.name, text, found.terms, options, max_payload=max_payload)
 
     def _refuse_unknown(self, name: str) -> None:

@@ -17,6 +17,7 @@ from pool.units import (
     Name,
     Names,
     PriorityNumber,
+    RateText,
     Section,
     Size,
     parse_duration,
@@ -190,6 +191,9 @@ class TypeSection(Section):
     )
     max_retries: int = Field(3, ge=0, le=100, description="retries after the first attempt")
     backoff: list[float] = Field(default_factory=list, description="waits in seconds; empty = the default of [jobs]")
+    redact: Names = Field(default_factory=list, description="payload fields that are masked wherever jobs are shown")
+    limit: RateText = Field("", description='at most so many starts per time, such as "100/m"; empty = any rate')
+    max_running: int = Field(0, ge=0, description="at most so many at once, over all pools; 0 = any number")
 
 
 class ScheduleSection(Section):
@@ -221,6 +225,9 @@ class CommandSection(Section):
     env: dict[str, str] = Field(default_factory=dict, description="further environment variables")
     timeout: Duration = Field(0, description="longest run; 0 = no limit")
     max_retries: int = Field(3, ge=0, le=100, description="retries after the first attempt")
+    redact: Names = Field(default_factory=list, description="payload fields that are masked wherever jobs are shown")
+    limit: RateText = Field("", description='at most so many starts per time, such as "100/m"; empty = any rate')
+    max_running: int = Field(0, ge=0, description="at most so many at once, over all pools; 0 = any number")
 
 
 class RetentionSection(Section):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from pool.identity import LaneId, PoolId, ProcessMark, WorkerId
-from pool.jobs.job import Cause, Claim, Job, NewJob, Receipt, Settlement
+from pool.jobs.job import Cause, Claim, Job, NewBatch, NewJob, Receipt, Settlement
 from pool.jobs.lifecycle import Status
 
 ANY_QUEUE = ("*",)
@@ -135,6 +135,7 @@ class JobFilter:
     reason: str | None = None
     text: str | None = None
     finished_before: float | None = None
+    batch_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +148,10 @@ class Page:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueState:
-    """One queue, as counted in the store. `overdue`: delayed or retried jobs due more than 1 s ago and not started."""
+    """One queue, as counted in the store. `oldest_pending_s` is of those that a worker could take: not held by a limit.
+
+    `overdue`: delayed or retried jobs due more than 1 s ago and not started.
+    """
 
     name: str
     pending: int = 0
@@ -188,11 +192,68 @@ class PoolState:
     facts: dict[str, Any]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitState:
+    """A limit as the store keeps it: what it allows, how many of its jobs run and wait, and when the next may start.
+
+    `count` starts per `per_s` seconds (0: any rate), `max_running` at once over all pools (0: any number). `opens_at`
+    is a wall time while the rate is used up, else None.
+    """
+
+    key: str
+    count: int = 0
+    per_s: float = 0.0
+    max_running: int = 0
+    running: int = 0
+    waiting: int = 0
+    opens_at: float | None = None
+
+    @property
+    def has_room(self) -> bool:
+        """Whether one more of its jobs may start now."""
+        return self.opens_at is None and not (self.max_running and self.running >= self.max_running)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchState:
+    """A batch by its members' states. `is_over` once none may still run; its callbacks were enqueued in that step."""
+
+    id: str
+    total: int
+    completed: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    created_at: float = 0.0
+
+    @property
+    def open(self) -> int:
+        return self.total - self.completed - self.failed - self.cancelled
+
+    @property
+    def is_over(self) -> bool:
+        return self.open == 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditEntry:
+    """What somebody did. `details` is JSON; `at` is set by the store."""
+
+    who: str
+    act: str
+    details: str = "{}"
+    at: float = 0.0
+
+
 class Intake(Protocol):
     """What producers and operators may do."""
 
     def enqueue(
-        self, jobs: Sequence[NewJob], *, refuse_above: int | None = None, durable: bool = False
+        self,
+        jobs: Sequence[NewJob],
+        *,
+        refuse_above: int | None = None,
+        durable: bool = False,
+        batch: NewBatch | None = None,
     ) -> list[Receipt]:
         """Store all jobs or none, in input order, before returning (SQLite: synced to disk).
 
@@ -200,6 +261,10 @@ class Intake(Protocol):
         its owner) or a live unique key answers with the first job. An empty list touches nothing, no counter either.
         `refuse_above`: QueueFull when a target queue already has more pending jobs than this, checked in the same
         step; so does a queue's own `max_pending`. CallerError for more than MAX_BATCH jobs.
+        `batch`: the new ones among these jobs become its members, in the same step. Its callbacks are enqueued in the
+        step in which its last member ends (`on_complete`), or completes (`on_success`), once each whatever happens to
+        members afterwards; of a batch without members at once. A batch that is stored already gets no more members.
+        Jobs with a `limit_key` are pending like others, but start only while their limit has room.
         """
 
     def cancel(self, job_id: str, *, owner: str | None = None) -> Job:
@@ -208,15 +273,30 @@ class Intake(Protocol):
         JobNotFound also for another owner's job when `owner` is given; IllegalMove when it is over. Durable.
         """
 
-    def revive(self, job_id: str, *, payload: str | None = None) -> Job:
+    def revive(self, job_id: str, *, payload: str | None = None, by: str = "") -> Job:
         """Failed or cancelled → pending by a person's order: retry, kill and misfit counts reset, history kept,
-        `payload` replaced if given. IllegalMove otherwise; UniqueConflict when its unique key is taken. Durable."""
+        `payload` replaced if given, and the history then says by whom. IllegalMove otherwise; UniqueConflict when its unique key is taken. Durable."""
 
     def discard(self, job_id: str) -> Job:
         """Failed → cancelled with reason `discarded`. IllegalMove otherwise. Durable."""
 
     def set_queue(self, queue: str, *, paused: bool | None = None, max_pending: int | None = None) -> None:
         """Change a queue's settings; they outlive restarts. None leaves a setting alone. Resuming rings. Durable."""
+
+    def set_ageing(self, seconds: float) -> None:
+        """Waiting this long is worth ten points of priority in every queue; 0 = strict priorities. Durable, rings.
+
+        A job's place counts from its enqueue, for delayed ones and retries too. So no job of priority p is passed by one
+        that was enqueued more than (100 - p) / 10 x `seconds` after it."""
+
+    def set_setting(self, name: str, value: str) -> None:
+        """Remember a text that all pools and clients of the store share. Durable."""
+
+    def note(self, entry: AuditEntry) -> None:
+        """Append to the audit log, which keeps its newest 100,000 entries. Durable."""
+
+    def delete(self, job_ids: Sequence[str]) -> int:
+        """Remove these jobs for good, unless they run; how many were removed. Durable. Frees unique keys."""
 
     def purge(self, queue: str, *, statuses: frozenset[Status], limit: int = 1000) -> int:
         """Remove up to `limit` jobs of the queue in these states (never running ones); 0 = nothing left. Durable.
@@ -277,7 +357,8 @@ class Upkeep(Protocol):
         """The pool has ended in order: forget its record, lanes and bars. What it still holds is recovered first."""
 
     def promote(self, limit: int = 1000) -> Promotion:
-        """Move up to `limit` due jobs to pending (and expired ones to cancelled) and ring."""
+        """Move up to `limit` due jobs to pending (and expired ones to cancelled) and ring. Used-up rates that have
+        opened meanwhile let jobs go; `next_due` is the next such time too."""
 
     def tick(self, schedule: str, version: str, due: float, job: NewJob | None) -> Receipt | None:
         """Record the tick `due` of a schedule entry and enqueue its job in one step; `job=None` records only.
@@ -286,6 +367,9 @@ class Upkeep(Protocol):
 
     def last_tick(self, schedule: str) -> float | None:
         """The last recorded tick (wall seconds)."""
+
+    def last_job(self, schedule: str) -> str | None:
+        """The id of the job that the last tick with a job enqueued; the job itself may be forgotten."""
 
     def forget(self, *, completed_s: float, failed_s: float, idempotency_s: float, limit: int = 1000) -> int:
         """Remove up to `limit` finished jobs and idempotency records older than their retention; 0 = nothing left."""
@@ -299,6 +383,24 @@ class Inspection(Protocol):
 
     def jobs(self, which: JobFilter, *, after: str | None = None, limit: int = 50) -> Page:
         """Jobs newest first (by id), without their attempts."""
+
+    def ahead(self, job_id: str) -> int | None:
+        """How many jobs of its queue a worker would take before this pending one; None when it is not pending."""
+
+    def batch(self, batch_id: str) -> BatchState:
+        """A batch by its members' states; BatchNotFound. It is kept as long as any of its members."""
+
+    def limits(self) -> list[LimitState]:
+        """Every limit that jobs have declared, by key; one that nobody uses is forgotten in time."""
+
+    def ageing(self) -> float:
+        """What `set_ageing` said last; 0 by default."""
+
+    def setting(self, name: str) -> str | None:
+        """What `set_setting` remembered."""
+
+    def audit(self, limit: int = 100) -> list[AuditEntry]:
+        """The newest entries of the audit log, newest first."""
 
     def queues(self) -> list[QueueState]:
         """Every queue with a job or a setting, by name."""

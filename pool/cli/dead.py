@@ -1,27 +1,44 @@
-"""Verbs about the dead letters, which are the failed jobs: `dead list|show|retry|discard`."""
+"""Verbs about the dead letters, which are the failed jobs: `dead list|groups|show|retry|discard`."""
 
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
-from pool.backends.contract import Backend, JobFilter
+from pool.backends.contract import Backend
 from pool.cli import jobs as job_verbs
-from pool.cli.failures import NEGATIVE
-from pool.cli.jobs import Limit, QueueFilter, TextFilter, TypeFilter
-from pool.cli.listing import matching, say_jobs
-from pool.cli.output import remark, say, say_json
+from pool.cli.audit import person
+from pool.cli.jobs import Limit
+from pool.cli.listing import say_jobs
+from pool.cli.output import duration, say_json, say_table
+from pool.cli.payloads import edited_payload
+from pool.cli.selection import (
+    Act,
+    BatchFilter,
+    BeforeFilter,
+    DryRun,
+    Everything,
+    GroupFilter,
+    JobIds,
+    NewerFilter,
+    OlderFilter,
+    QueueFilter,
+    Rate,
+    ReasonFilter,
+    Selection,
+    TextFilter,
+    TypeFilter,
+    act_on_each,
+)
 from pool.cli.store import AsJson, BackendUrl, ConfigFile, load, opened, redacted_fields
-from pool.errors import CallerError
+from pool.clock import as_rfc3339
+from pool.config import Loaded
+from pool.jobs.fingerprint import Family, families_of
 from pool.jobs.job import Job
-from pool.jobs.lifecycle import Reason, Status
-from pool.jobs.times import parse_time
+from pool.jobs.lifecycle import Status
 
-ReasonFilter = Annotated[Reason | None, typer.Option("--reason", help="Only dead letters with this reason.")]
-BeforeFilter = Annotated[
-    str | None, typer.Option("--before", metavar="TIME", help="Only finished before this time (RFC 3339).")
-]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and change nothing.")]
+DEAD = (Status.FAILED,)
 
 dead_app = typer.Typer(help="The dead letters: failed jobs.", no_args_is_help=True)
 dead_app.command("show")(job_verbs.show)
@@ -34,104 +51,138 @@ def list_dead(
     reason: ReasonFilter = None,
     text: TextFilter = None,
     before: BeforeFilter = None,
+    older_than: OlderFilter = None,
+    newer_than: NewerFilter = None,
+    group: GroupFilter = None,
+    batch: BatchFilter = None,
     limit: Limit = 50,
     as_json: AsJson = False,
     config: ConfigFile = None,
     backend: BackendUrl = None,
 ) -> None:
     """List failed jobs, newest first."""
-    with opened(load(config, backend)) as store:
-        found = list(matching(store, _dead(type_, queue, reason, text, before), limit))
-        hidden = redacted_fields(store)
+    which = Selection(
+        statuses=DEAD, type=type_, queue=queue, reason=reason, text=text, before=before,
+        older_than=older_than, newer_than=newer_than, group=group, batch=batch,
+    )  # fmt: skip
+    loaded = load(config, backend)
+    with opened(loaded) as store:
+        found = list(which.jobs(store, limit))
+        hidden = redacted_fields(store, loaded)
     say_jobs(found, hidden, as_json=as_json, empty="no dead letters")
+
+
+@dead_app.command("groups")
+def list_groups(
+    type_: TypeFilter = None,
+    queue: QueueFilter = None,
+    reason: ReasonFilter = None,
+    text: TextFilter = None,
+    older_than: OlderFilter = None,
+    newer_than: NewerFilter = None,
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+    backend: BackendUrl = None,
+) -> None:
+    """List the different failures: how many jobs each, which error, since when. `--group` takes the fingerprint."""
+    which = Selection(
+        statuses=DEAD, type=type_, queue=queue, reason=reason, text=text, older_than=older_than, newer_than=newer_than
+    )
+    with opened(load(config, backend)) as store:
+        families = families_of(which.jobs(store))
+        now = store.server_now()
+    if as_json:
+        say_json([_family_document(family) for family in families])
+        return
+    rows = [
+        (f.fingerprint, f.count, f.type, f.reason, f"{duration(now - f.last_at)} ago", f"{f.exception}: {f.shape}")
+        for f in families
+    ]
+    say_table(("group", "jobs", "type", "reason", "last", "error"), rows, empty="no dead letters")
 
 
 @dead_app.command("retry")
 def retry_dead(
-    jobs: Annotated[list[str] | None, typer.Argument(metavar="[JOB]...", help="Ids; or use filters.")] = None,
+    jobs: JobIds = None,
     type_: TypeFilter = None,
     queue: QueueFilter = None,
     reason: ReasonFilter = None,
     text: TextFilter = None,
     before: BeforeFilter = None,
-    everything: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
+    older_than: OlderFilter = None,
+    newer_than: NewerFilter = None,
+    group: GroupFilter = None,
+    batch: BatchFilter = None,
+    everything: Everything = False,
+    payload: Annotated[
+        str | None, typer.Option("--payload", metavar="JSON", help="Another payload, for one job; - reads it.")
+    ] = None,
     dry_run: DryRun = False,
+    rate: Rate = None,
     as_json: AsJson = False,
     config: ConfigFile = None,
     backend: BackendUrl = None,
 ) -> None:
-    """Run failed jobs again: by id, or all that match the filters."""
-    which = _dead(type_, queue, reason, text, before)
-    _refuse_sweep("retry", jobs, which, everything=everything)
-    with opened(load(config, backend)) as store:
-        code = _each(store, jobs, which, store.revive, "retried", dry_run=dry_run, as_json=as_json)
+    """Run failed jobs again: by id, or all that match the filters. Their counts start anew, their history stays."""
+    which = Selection(
+        statuses=DEAD, ids=tuple(jobs or ()), type=type_, queue=queue, reason=reason, text=text, before=before,
+        older_than=older_than, newer_than=newer_than, group=group, batch=batch, everything=everything,
+    )  # fmt: skip
+    which.require("dead retry")
+    if payload is not None and len(which.ids) != 1:
+        raise typer.BadParameter("--payload is for one job: give its id")
+    loaded = load(config, backend)
+    with opened(loaded) as store:
+        act = Act(verb="dead retry", done_word="retried", do=_revive(store, loaded, payload), details=_edit(payload))
+        code = act_on_each(store, which, act, dry_run=dry_run, rate=rate, as_json=as_json)
     raise typer.Exit(code)
 
 
 @dead_app.command("discard")
 def discard_dead(
-    jobs: Annotated[list[str] | None, typer.Argument(metavar="[JOB]...", help="Ids; or use filters.")] = None,
+    jobs: JobIds = None,
     type_: TypeFilter = None,
     queue: QueueFilter = None,
     reason: ReasonFilter = None,
     text: TextFilter = None,
     before: BeforeFilter = None,
-    everything: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
+    older_than: OlderFilter = None,
+    newer_than: NewerFilter = None,
+    group: GroupFilter = None,
+    batch: BatchFilter = None,
+    everything: Everything = False,
     dry_run: DryRun = False,
+    rate: Rate = None,
     as_json: AsJson = False,
     config: ConfigFile = None,
     backend: BackendUrl = None,
 ) -> None:
     """Give failed jobs up for good: they become cancelled with the reason `discarded`."""
-    which = _dead(type_, queue, reason, text, before)
-    _refuse_sweep("discard", jobs, which, everything=everything)
+    which = Selection(
+        statuses=DEAD, ids=tuple(jobs or ()), type=type_, queue=queue, reason=reason, text=text, before=before,
+        older_than=older_than, newer_than=newer_than, group=group, batch=batch, everything=everything,
+    )  # fmt: skip
+    which.require("dead discard")
     with opened(load(config, backend)) as store:
-        code = _each(store, jobs, which, store.discard, "discarded", dry_run=dry_run, as_json=as_json)
+        act = Act(verb="dead discard", done_word="discarded", do=store.discard)
+        code = act_on_each(store, which, act, dry_run=dry_run, rate=rate, as_json=as_json)
     raise typer.Exit(code)
 
 
-def _dead(
-    type_: str | None, queue: str | None, reason: Reason | None, text: str | None, before: str | None
-) -> JobFilter:
-    finished_before = parse_time(before, "--before") if before else None
-    return JobFilter(
-        status=Status.FAILED,
-        type=type_,
-        queue=queue,
-        reason=reason.value if reason else None,
-        text=text,
-        finished_before=finished_before,
+def _revive(store: Backend, loaded: Loaded, payload: str | None) -> Callable[[str], Job]:
+    """With another payload if given, checked as at enqueue; the history says who replaced it."""
+    if payload is None:
+        return store.revive
+    return lambda job_id: store.revive(
+        job_id, payload=edited_payload(loaded, store.job(job_id).type, payload), by=person()
     )
 
 
-def _refuse_sweep(verb: str, jobs: list[str] | None, which: JobFilter, *, everything: bool) -> None:
-    """All dead letters at once only when a person says so in as many words."""
-    if not jobs and which == JobFilter(status=Status.FAILED) and not everything:
-        raise typer.BadParameter(f"say which: job ids, filters such as --type, or --all (jobpool dead {verb} --help)")
+def _edit(payload: str | None) -> dict[str, str] | None:
+    """That it was edited, never what is in it."""
+    return None if payload is None else {"payload": "replaced"}
 
 
-def _each(
-    store: Backend,
-    ids: list[str] | None,
-    which: JobFilter,
-    act: Callable[[str], Job],
-    done_word: str,
-    *,
-    dry_run: bool,
-    as_json: bool,
-) -> int:
-    """Act on each job by itself; one that refuses does not stop the others. 1 when any refused."""
-    targets = ids or [job.id for job in matching(store, which, None)]
-    done, refused = [], {}
-    for job_id in targets:
-        try:
-            done.append(store.job(job_id).id if dry_run else act(job_id).id)
-        except CallerError as error:
-            refused[job_id] = str(error)
-    if as_json:
-        say_json({done_word: done, "refused": refused, "dry_run": dry_run})
-    else:
-        say(f"{'would have ' if dry_run else ''}{done_word} {len(done)} of {len(targets)} jobs")
-        for sentence in refused.values():
-            remark(sentence)
-    return NEGATIVE if refused else 0
+def _family_document(family: Family) -> dict[str, object]:
+    times = {"first_at": as_rfc3339(family.first_at), "last_at": as_rfc3339(family.last_at)}
+    return {**asdict(family), **times}

@@ -1,15 +1,12 @@
 """`enqueue TYPE [JSON]`: a job from the command line, checked as one from Python or over HTTP."""
 
-import json
-import sys
 from typing import Annotated, Any
 
 import typer
 
 from pool.cli.output import remark, say, say_json
+from pool.cli.payloads import make_type_known, read_payload
 from pool.cli.store import AsJson, BackendUrl, ConfigFile, client_of, load, published_types, unstoppable
-from pool.client import Client
-from pool.config import Loaded
 from pool.errors import InvalidJob
 from pool.jobs.documents import job_document
 from pool.jobs.registry import registry
@@ -37,9 +34,9 @@ def enqueue(
     asked = {"queue": queue, "priority": priority, "delay": _seconds(delay), "run_at": at, "idempotency_key": key}
     options: dict[str, Any] = {"max_retries": max_retries, **asked}
     with client_of(loaded) as client, unstoppable():
-        _make_type_known(client, type_, loaded)
+        make_type_known(client, type_, loaded)
         given = {name: value for name, value in options.items() if value is not None}
-        receipt = client.enqueue(type_, _payload(payload), **given)
+        receipt = client.enqueue(type_, read_payload(payload), **given)
         job = client.get(receipt)
         is_known = registry.get(job.type) or published_types(client.backend()).get(job.type)
     if as_json:
@@ -53,24 +50,6 @@ def enqueue(
             )
         if receipt.payload_differs:
             remark("The first job with this key has another payload; it was left as it is")
-
-
-def _make_type_known(client: Client, name: str, loaded: Loaded) -> None:
-    """Running pools publish their types. Without one, the type's own rules are in its module, if that is configured."""
-    if published_types(client.backend()).get(name) is not None:
-        return
-    if loaded.config.app.modules:
-        from pool.cli.preflight import import_modules
-
-        import_modules(loaded.config)
-
-
-def _payload(text: str) -> Any:
-    raw = sys.stdin.read() if text == "-" else text
-    try:
-        return json.loads(raw)
-    except (ValueError, RecursionError) as error:
-        raise InvalidJob(f'the payload is not JSON ({error}); write it as \'{{"name": "value"}}\'') from None
 
 
 def _seconds(text: str | None) -> float | None:

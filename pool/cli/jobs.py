@@ -1,73 +1,152 @@
-"""Verbs about single jobs: `jobs list|show|cancel|retry|why`."""
+"""Verbs about jobs: `jobs list|show|cancel|retry|why`."""
 
 from typing import Annotated
 
 import typer
 
-from pool.backends.contract import JobFilter
-from pool.cli.listing import matching, say_job, say_jobs
+from pool.backends.contract import Backend
+from pool.cli.audit import note
+from pool.cli.listing import say_job, say_jobs
 from pool.cli.output import say, say_json
+from pool.cli.selection import (
+    Act,
+    BatchFilter,
+    DryRun,
+    Everything,
+    GroupFilter,
+    JobIds,
+    NewerFilter,
+    OlderFilter,
+    QueueFilter,
+    Rate,
+    ReasonFilter,
+    Selection,
+    TextFilter,
+    TypeFilter,
+    act_on_each,
+)
 from pool.cli.store import AsJson, BackendUrl, ConfigFile, load, opened, redacted_fields
+from pool.config import Loaded
 from pool.jobs.documents import job_document
 from pool.jobs.lifecycle import Status
 
 JobId = Annotated[str, typer.Argument(metavar="JOB", help="The job's id.")]
-TypeFilter = Annotated[str | None, typer.Option("--type", help="Only this job type.")]
-QueueFilter = Annotated[str | None, typer.Option("--queue", help="Only this queue.")]
-TextFilter = Annotated[str | None, typer.Option("--text", help="Only with this text in id, type, error or payload.")]
+StatusFilter = Annotated[Status | None, typer.Option("--status", help="Only in this state.")]
 Limit = Annotated[int, typer.Option("--limit", min=1, help="At most so many.")]
+Force = Annotated[bool, typer.Option("--force", help="Kill the worker of a running job that does not stop by itself.")]
+
+CANCELLABLE = (Status.SCHEDULED, Status.PENDING, Status.RUNNING)
+RETRYABLE = (Status.FAILED, Status.CANCELLED)
 
 jobs_app = typer.Typer(help="Look at jobs, cancel them, run them again.", no_args_is_help=True)
 
 
 @jobs_app.command("list")
 def list_jobs(
-    status: Annotated[Status | None, typer.Option("--status", help="Only in this state.")] = None,
+    status: StatusFilter = None,
     type_: TypeFilter = None,
     queue: QueueFilter = None,
+    reason: ReasonFilter = None,
     text: TextFilter = None,
+    older_than: OlderFilter = None,
+    newer_than: NewerFilter = None,
+    batch: BatchFilter = None,
     limit: Limit = 50,
     as_json: AsJson = False,
     config: ConfigFile = None,
     backend: BackendUrl = None,
 ) -> None:
     """List jobs, newest first."""
-    with opened(load(config, backend)) as store:
-        found = list(matching(store, JobFilter(status=status, type=type_, queue=queue, text=text), limit))
-        hidden = redacted_fields(store)
+    which = Selection(
+        statuses=(status,), type=type_, queue=queue, reason=reason, text=text,
+        older_than=older_than, newer_than=newer_than, batch=batch,
+    )  # fmt: skip
+    loaded = load(config, backend)
+    with opened(loaded) as store:
+        found = list(which.jobs(store, limit))
+        hidden = redacted_fields(store, loaded)
     say_jobs(found, hidden, as_json=as_json, empty="no jobs")
 
 
 @jobs_app.command("show")
 def show(job: JobId, as_json: AsJson = False, config: ConfigFile = None, backend: BackendUrl = None) -> None:
     """Show one job with its attempts."""
-    with opened(load(config, backend)) as store:
+    loaded = load(config, backend)
+    with opened(loaded) as store:
         found = store.job(job)
-        document = job_document(found, redacted_fields(store).get(found.type, ()))
+        document = job_document(found, redacted_fields(store, loaded).get(found.type, ()))
     say_json(document) if as_json else say_job(found, document)
 
 
 @jobs_app.command("cancel")
-def cancel(job: JobId, as_json: AsJson = False, config: ConfigFile = None, backend: BackendUrl = None) -> None:
-    """Cancel a job: one that waits never runs; a running one is asked to stop."""
-    with opened(load(config, backend)) as store:
-        found = store.cancel(job)
-        document = job_document(found, redacted_fields(store).get(found.type, ()))
-    if as_json:
-        say_json(document)
-    elif found.status is Status.RUNNING:
-        say(f"asked job {job} to stop; it runs until it notices, see: jobpool jobs show {job}")
-    else:
-        say(f"cancelled job {job}")
+def cancel(
+    jobs: JobIds = None,
+    status: StatusFilter = None,
+    type_: TypeFilter = None,
+    queue: QueueFilter = None,
+    text: TextFilter = None,
+    older_than: OlderFilter = None,
+    newer_than: NewerFilter = None,
+    batch: BatchFilter = None,
+    everything: Everything = False,
+    force: Force = False,
+    dry_run: DryRun = False,
+    rate: Rate = None,
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+    backend: BackendUrl = None,
+) -> None:
+    """Cancel jobs, by id or by filter: those that wait never run; running ones are asked to stop."""
+    which = Selection(
+        statuses=(status,) if status else CANCELLABLE, ids=tuple(jobs or ()), type=type_, queue=queue, text=text,
+        older_than=older_than, newer_than=newer_than, batch=batch, everything=everything,
+    )  # fmt: skip
+    which.require("jobs cancel")
+    if force and len(which.ids) != 1:
+        raise typer.BadParameter("--force kills a worker: it is for one job, give its id")
+    loaded = load(config, backend)
+    with opened(loaded) as store:
+        if len(which.ids) == 1 and not dry_run:
+            _cancel_one(store, loaded, which.ids[0], force=force, as_json=as_json)
+            return
+        act = Act(verb="jobs cancel", done_word="cancelled", do=store.cancel)
+        code = act_on_each(store, which, act, dry_run=dry_run, rate=rate, as_json=as_json)
+    raise typer.Exit(code)
 
 
 @jobs_app.command("retry")
-def retry(job: JobId, as_json: AsJson = False, config: ConfigFile = None, backend: BackendUrl = None) -> None:
-    """Run a failed or cancelled job again."""
-    with opened(load(config, backend)) as store:
-        found = store.revive(job)
-        document = job_document(found, redacted_fields(store).get(found.type, ()))
-    say_json(document) if as_json else say(f"job {job} is {found.status.value} again")
+def retry(
+    jobs: JobIds = None,
+    status: StatusFilter = None,
+    type_: TypeFilter = None,
+    queue: QueueFilter = None,
+    reason: ReasonFilter = None,
+    text: TextFilter = None,
+    older_than: OlderFilter = None,
+    newer_than: NewerFilter = None,
+    group: GroupFilter = None,
+    batch: BatchFilter = None,
+    everything: Everything = False,
+    dry_run: DryRun = False,
+    rate: Rate = None,
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+    backend: BackendUrl = None,
+) -> None:
+    """Run failed or cancelled jobs again, by id or by filter. Their counts start anew, their history stays."""
+    which = Selection(
+        statuses=(status,) if status else RETRYABLE, ids=tuple(jobs or ()), type=type_, queue=queue, reason=reason,
+        text=text, older_than=older_than, newer_than=newer_than, group=group, batch=batch, everything=everything,
+    )  # fmt: skip
+    which.require("jobs retry")
+    loaded = load(config, backend)
+    with opened(loaded) as store:
+        if len(which.ids) == 1 and not dry_run:
+            _retry_one(store, loaded, which.ids[0], as_json=as_json)
+            return
+        act = Act(verb="jobs retry", done_word="retried", do=store.revive)
+        code = act_on_each(store, which, act, dry_run=dry_run, rate=rate, as_json=as_json)
+    raise typer.Exit(code)
 
 
 @jobs_app.command("why")
@@ -77,8 +156,40 @@ def why(job: JobId, as_json: AsJson = False, config: ConfigFile = None, backend:
 
     with opened(load(config, backend)) as store:
         found = store.job(job)
-        sentences = reasons(found, store.queues(), store.pools(), now=store.server_now())
+        sentences = reasons(
+            found,
+            store.queues(),
+            store.pools(),
+            now=store.server_now(),
+            limits=store.limits() if found.limit_key else (),
+            ahead=store.ahead(job),
+            is_ageing=store.ageing() > 0,
+        )
     if as_json:
         say_json({"id": found.id, "status": found.status.value, "why": sentences})
     for sentence in [] if as_json else sentences:
         say(sentence)
+
+
+def _cancel_one(store: Backend, loaded: Loaded, job_id: str, *, force: bool, as_json: bool) -> None:
+    from pool.cli.forcing import kill_worker_of
+
+    note(store, "jobs cancel", {"jobs": [job_id], **({"force": True} if force else {})})
+    found = store.cancel(job_id)
+    if force and found.status is Status.RUNNING:
+        found = kill_worker_of(store, loaded.config, found)
+    if as_json:
+        say_json(job_document(found, redacted_fields(store, loaded).get(found.type, ())))
+    elif found.status is Status.RUNNING:
+        say(f"asked job {job_id} to stop; it runs until it notices, see: jobpool jobs show {job_id}")
+    else:
+        say(f"{found.status.value} job {job_id}")
+
+
+def _retry_one(store: Backend, loaded: Loaded, job_id: str, *, as_json: bool) -> None:
+    note(store, "jobs retry", {"jobs": [job_id]})
+    found = store.revive(job_id)
+    if as_json:
+        say_json(job_document(found, redacted_fields(store, loaded).get(found.type, ())))
+    else:
+        say(f"job {job_id} is {found.status.value} again")

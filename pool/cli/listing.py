@@ -86,7 +86,7 @@ def _facts(job: Job, document: dict[str, Any]) -> list[tuple[str, Any]]:
         ("worker", job.worker_id),
         ("payload", json.dumps(document["payload"], ensure_ascii=False)),
         ("result", job.result),
-        *((name, document[name]) for name in ("idempotency_key", "unique_key", "parent_id")),
+        *((name, document[name]) for name in ("idempotency_key", "unique_key", "limit_key", "batch_id", "parent_id")),
         *((name, document[name]) for name in ("created_at", "run_at", "expires_at", "started_at", "finished_at")),
     ]
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import json
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from pool.backends.opening import open_backend
 from pool.client import Client
 from pool.config import Loaded, default_database, load_config
 from pool.errors import BackendUnavailable
+from pool.jobs.documents import REDACT_SETTING, hidden_fields
 from pool.jobs.published import PublishedTypes
 from pool.jobs.registry import defaults_from, registry
 from pool.place import Place
@@ -73,10 +75,16 @@ def published_types(store: Backend) -> PublishedTypes:
     return PublishedTypes(state.facts for state in store.pools())
 
 
-def redacted_fields(store: Backend) -> dict[str, frozenset[str]]:
-    """Type → payload fields that its declaration says are never shown, as far as a pool published it."""
-    types = [state.facts.get("types") or {} for state in store.pools()]
-    return {name: frozenset(said.get("redact") or ()) for known in types for name, said in known.items()}
+def redacted_fields(store: Backend, loaded: Loaded | None = None) -> dict[str, frozenset[str]]:
+    """Type → payload fields that are never shown: as the store remembers, as running pools say, as configured."""
+    kept = json.loads(store.setting(REDACT_SETTING) or "{}")
+    found = {name: frozenset(fields) for name, fields in kept.items()}
+    for state in store.pools():
+        found |= hidden_fields(state.facts.get("types") or {})
+    if loaded is not None:
+        found |= {entry.name: frozenset(entry.redact) for entry in loaded.config.types}
+        found |= {entry.type: frozenset(entry.redact) for entry in loaded.config.commands}
+    return found
 
 
 class Unstoppable:

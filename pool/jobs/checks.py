@@ -9,6 +9,7 @@ from typing import Any, TypedDict
 from pool.errors import InvalidJob, PayloadTooLarge
 from pool.jobs.ids import is_job_id, new_job_id
 from pool.jobs.job import LOCAL_OWNER, NewJob
+from pool.jobs.limits import MAX_COUNT, parse_rate
 from pool.jobs.priority import parse_priority
 from pool.jobs.times import Span, When, parse_span, parse_time
 
@@ -32,6 +33,7 @@ class Options(TypedDict, total=False):
     expires_in: Span | None
     idempotency_key: str | None
     unique_key: str | None
+    limit_key: str | None
     job_id: str | None
     on_success: NewJob | None
     on_failure: NewJob | None
@@ -46,6 +48,8 @@ class Terms:
     max_retries: int = 3
     max_kills: int = 3
     timeout: float = 0.0
+    limit: str = ""
+    max_running: int = 0
 
 
 def new_job(
@@ -81,9 +85,25 @@ def new_job(
         unique_key=_optional_name(options.get("unique_key"), "unique_key"),
         owner=owner,
         parent_id=parent_id,
+        **_limit(type_name, terms, options),
         on_success=_follow_up(options.get("on_success"), "on_success"),
         on_failure=_follow_up(options.get("on_failure"), "on_failure"),
     )
+
+
+def _limit(type_name: str, terms: Terms, options: Options) -> dict[str, Any]:
+    """The limit that its type sets, under the key that was given, else under the type's name."""
+    key = _optional_name(options.get("limit_key"), "limit_key")
+    if not terms.limit and not terms.max_running:
+        return {}
+    rate = parse_rate(terms.limit)
+    running = whole_number(terms.max_running, "max_running", 0, MAX_COUNT)
+    return {
+        "limit_key": key or type_name,
+        "limit_count": rate.count,
+        "limit_per_s": rate.per_s,
+        "limit_running": running,
+    }
 
 
 def payload_text(value: Any) -> str:

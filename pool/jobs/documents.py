@@ -4,13 +4,14 @@ Times are RFC 3339 in UTC with Z. The command line and the HTTP API print the sa
 """
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from pool.clock import as_rfc3339
 from pool.jobs.job import Attempt, Cause, Job
 
 HIDDEN = "***"
+REDACT_SETTING = "redact"  # in the store: JSON, type name -> payload fields that are never shown
 
 
 def job_document(job: Job, redact: Collection[str] = ()) -> dict[str, Any]:
@@ -31,6 +32,8 @@ def job_document(job: Job, redact: Collection[str] = ()) -> dict[str, Any]:
         "idempotency_key": job.idempotency_key,
         "unique_key": job.unique_key,
         "parent_id": job.parent_id,
+        "batch_id": job.batch_id,
+        "limit_key": job.limit_key,
         "run_at": as_rfc3339(job.run_at),
         "expires_at": as_rfc3339(job.expires_at),
         "claimed_at": as_rfc3339(job.claimed_at),
@@ -88,6 +91,17 @@ def cause_text(cause: Cause | None) -> str:
     if cause.exit_code is not None:
         return f"exit code {cause.exit_code}"
     return cause.reason.value if cause.reason else ""
+
+
+def hidden_fields(types: Mapping[str, Any]) -> dict[str, frozenset[str]]:
+    """Of published types: which payload fields of each are never shown, under its name and its aliases."""
+    found: dict[str, frozenset[str]] = {}
+    for name, said in types.items():
+        listed = said.get("redact") if isinstance(said, Mapping) else None
+        if isinstance(listed, list | tuple):
+            names = (name, *(said.get("aliases") or ()))
+            found |= dict.fromkeys(map(str, names), frozenset(map(str, listed)))
+    return found
 
 
 def without(payload: Any, redact: Collection[str]) -> Any:

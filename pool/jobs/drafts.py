@@ -37,7 +37,7 @@ def draft_call(
     """A job from a call's arguments, which are checked against the signature."""
     refuse_main(job_type)
     payload = job_type.payload_of(tuple(args), kwargs)
-    options = with_unique_key(options, job_type, payload)
+    options = with_keys(options, job_type, payload)
     return checks.new_job(
         job_type.name, payload, job_type.terms, options, owner=owner, parent_id=parent_id, max_payload=max_payload
     )
@@ -54,7 +54,7 @@ def draft_text(
     """A job from foreign JSON text, which is checked against the signature."""
     checks.checked_payload(payload, max_payload)
     payload = job_type.checked(payload)
-    options = with_unique_key(options, job_type, payload)
+    options = with_keys(options, job_type, payload)
     return checks.new_job(job_type.name, payload, job_type.terms, options, owner=owner, max_payload=max_payload)
 
 
@@ -84,11 +84,13 @@ def options_of(ref: JobRef) -> Options:
     return ref.call_options if isinstance(ref, Declared) else Options()
 
 
-def with_unique_key(options: Options, job_type: JobType, payload: str) -> Options:
-    """The options, and the unique key that the type's declaration makes, unless the caller gave one."""
-    if job_type.unique_key is None or options.get("unique_key") is not None:
-        return options
-    return {**options, "unique_key": job_type.unique_key_of(payload)}
+def with_keys(options: Options, job_type: JobType, payload: str) -> Options:
+    """The options, and the keys that the type's declaration makes, unless the caller gave them."""
+    if job_type.unique_key is not None and options.get("unique_key") is None:
+        options = {**options, "unique_key": job_type.unique_key_of(payload)}
+    if job_type.limit_key is not None and options.get("limit_key") is None:
+        options = {**options, "limit_key": job_type.limit_key_of(payload)}
+    return options
 
 
 def refuse_main(job_type: JobType) -> None:

@@ -38,12 +38,26 @@ class NewJob:
     unique_key: str | None = None
     owner: str = LOCAL_OWNER
     parent_id: str | None = None
+    batch_id: str | None = None
+    limit_key: str | None = None  # what it is counted under; its numbers are 0 where nothing is limited
+    limit_count: int = 0
+    limit_per_s: float = 0.0
+    limit_running: int = 0
     on_success: "NewJob | None" = None
     on_failure: "NewJob | None" = None
 
     @property
     def is_at_most_once(self) -> bool:
         return self.max_retries == 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewBatch:
+    """A batch before it is stored. `on_complete` follows when all members are over, `on_success` when all completed."""
+
+    id: str
+    on_complete: NewJob | None = None
+    on_success: NewJob | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +93,12 @@ class Cause:
     exit_code: int | None = None
 
 
+PAYLOAD_REPLACED = Cause(text="its payload was replaced by hand")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One start of a job, as kept with it (the newest 10)."""
+    """One start of a job, as kept with it (the newest 10). Number 0: no start, but what the person `worker` did."""
 
     number: int
     worker: str
@@ -186,4 +203,6 @@ class Job:
     attempts: tuple[Attempt, ...] = field(default=())
     misfits: int = 0
     loss_count: int = 0
+    limit_key: str | None = None
+    batch_id: str | None = None
     extra: dict[str, Any] = field(default_factory=dict)

@@ -12,6 +12,7 @@ from pool.jobs.lifecycle import Reason
 MAX_WAIT_S = 366 * 86_400.0
 UNREADABLE_RETRY_AFTER_S = 300.0
 MAX_ERROR_TEXT = 10_000
+_LARGEST_GROWTH = 700.0  # e to this is a float
 
 
 def _require(holds: bool, sentence: str) -> None:
@@ -40,8 +41,10 @@ class Exponential:
             return 0.0
         # in logarithms: factor ** 2000 is no float, not even inside min()
         growth = (retry - 1) * math.log(self.factor)
-        if self.first >= self.cap or growth >= math.log(self.cap / self.first):
+        if self.first >= self.cap or math.log(self.first) + growth >= math.log(self.cap):
             return float(self.cap)
+        if growth > _LARGEST_GROWTH:  # from next to nothing: the power alone is no float
+            return min(float(self.cap), math.exp(math.log(self.first) + growth))
         return min(float(self.cap), self.first * self.factor ** (retry - 1))
 
     def delay(self, retry: int) -> float:

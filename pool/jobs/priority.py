@@ -5,6 +5,7 @@ from enum import IntEnum
 from pool.errors import InvalidJob
 
 LOWEST, HIGHEST = 0, 100
+POINTS_PER_AGEING = 10  # `ageing` is how long a job must wait to gain ten points
 
 
 class Priority(IntEnum):

@@ -20,6 +20,7 @@ class PublishedType:
     unique_key: str | None = None
     aliases: tuple[str, ...] = ()
     schema: Mapping[str, Any] = field(default_factory=dict)
+    limit_key: str | None = None
 
     def check(self, payload: dict[str, Any]) -> None:
         """InvalidPayload names the fields that do not fit the published schema."""
@@ -38,11 +39,18 @@ class PublishedType:
 
     def unique_key_of(self, payload: Mapping[str, Any]) -> str | None:
         """The template filled in with the payload and the schema's defaults."""
-        if self.unique_key is None:
+        return self._key_of(payload, self.unique_key, "unique_key")
+
+    def limit_key_of(self, payload: Mapping[str, Any]) -> str | None:
+        """What the job is counted under; None: under the type's name."""
+        return self._key_of(payload, self.limit_key, "limit_key")
+
+    def _key_of(self, payload: Mapping[str, Any], key: str | None, what: str) -> str | None:
+        if key is None:
             return None
         properties = self.schema.get("properties", {})
         defaults = {name: p["default"] for name, p in properties.items() if isinstance(p, dict) and "default" in p}
-        return made_key(self.name, self.unique_key, {**defaults, **payload})
+        return made_key(self.name, key, {**defaults, **payload}, what)
 
 
 class PublishedTypes:
@@ -78,6 +86,7 @@ def _read(name: str, said: Mapping[str, Any]) -> PublishedType:
         said["unique_key"] if isinstance(said.get("unique_key"), str) else None,
         tuple(aliases) if isinstance(aliases, list) else (),
         schema if isinstance(schema, dict) else {},
+        said["limit_key"] if isinstance(said.get("limit_key"), str) else None,
     )
 
 

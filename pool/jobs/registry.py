@@ -75,6 +75,9 @@ class JobType:
     redact: tuple[str, ...] = ()
     unique_key: UniqueKey | None = None
     aliases: tuple[str, ...] = ()
+    limit: str = ""
+    max_running: int = 0
+    limit_key: UniqueKey | None = None
 
     @cached_property
     def signature(self) -> Signature:
@@ -113,6 +116,9 @@ class JobType:
             "timeout": self.timeout,
             "max_kills": self.max_kills,
             "unique_key": self.unique_key if isinstance(self.unique_key, str) else None,
+            "limit": self.limit,
+            "max_running": self.max_running,
+            "limit_key": self.limit_key if isinstance(self.limit_key, str) else None,
             "aliases": list(self.aliases),
             "redact": list(self.redact),
             "schema": self.schema(),
@@ -127,21 +133,30 @@ class JobType:
             max_retries=self.max_retries,
             max_kills=self.max_kills,
             timeout=self.timeout,
+            limit=self.limit,
+            max_running=self.max_running,
         )
 
     def unique_key_of(self, payload: str) -> str | None:
         """The unique key of a job with this payload: the template filled in, or what the callable returns."""
-        if self.unique_key is None:
+        return self._key_of(payload, self.unique_key, "unique_key")
+
+    def limit_key_of(self, payload: str) -> str | None:
+        """What a job with this payload is counted under; None: under the type's name."""
+        return self._key_of(payload, self.limit_key, "limit_key")
+
+    def _key_of(self, payload: str, key: UniqueKey | None, field: str) -> str | None:
+        if key is None:
             return None
-        return made_key(self.name, self.unique_key, self.signature.with_defaults(self.arguments(payload)))
+        return made_key(self.name, key, self.signature.with_defaults(self.arguments(payload)), field)
 
 
-def made_key(type_name: str, key: UniqueKey, arguments: Mapping[str, Any]) -> str:
+def made_key(type_name: str, key: UniqueKey, arguments: Mapping[str, Any], field: str = "unique_key") -> str:
     """The template filled in with the arguments, or what the callable returns for them."""
     try:
         return key.format(**arguments) if isinstance(key, str) else key(**arguments)
     except (KeyError, IndexError, AttributeError, TypeError, ValueError) as error:
-        raise InvalidJob(f"unique_key of job {type_name!r} cannot be made: {type(error).__name__}: {error}") from error
+        raise InvalidJob(f"{field} of job {type_name!r} cannot be made: {type(error).__name__}: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)

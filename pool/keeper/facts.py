@@ -11,6 +11,7 @@ from pool.board.record import Role, State
 from pool.settings import Config
 
 TYPES_FILE = "types.json"
+TOLD_OF_A_GROUP = {"count", "queues", "min_priority", "max_priority"}
 
 
 class Facts:
@@ -23,7 +24,14 @@ class Facts:
         self._board = board
         self._types_path = Path(configuration.runtime_dir(config)) / TYPES_FILE
         self._declared = {
-            entry.name: {"queue": entry.queue, "max_retries": entry.max_retries, "schema": entry.payload_schema}
+            entry.name: {
+                "queue": entry.queue,
+                "max_retries": entry.max_retries,
+                "schema": entry.payload_schema,
+                "redact": entry.redact,
+                "limit": entry.limit,
+                "max_running": entry.max_running,
+            }
             for entry in config.types
         }
         self._types: dict[str, Any] = self._declared
@@ -31,7 +39,7 @@ class Facts:
         groups = [("workers", config.workers), *((group.name, group) for group in config.groups)]
         self._fixed = {
             "version": version("jobpool"),
-            "groups": {name: {"count": group.count, "queues": group.queues} for name, group in groups},
+            "groups": {name: group.model_dump(include=TOLD_OF_A_GROUP) for name, group in groups},
             "schedule": [entry.name for entry in config.schedule],
         }
 

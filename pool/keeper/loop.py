@@ -24,6 +24,7 @@ from pool.keeper.burials import Burials, settle_or_report
 from pool.keeper.chores import Chore
 from pool.keeper.crew import Crew
 from pool.keeper.facts import Facts
+from pool.keeper.rules import StoreRules
 from pool.keeper.schedule import Timetable
 from pool.logs import log
 from pool.seat import Seat
@@ -74,6 +75,7 @@ class Keeper:
         self.chores = [
             Chore("replay the spool", 1.0, self.replay_once),
             Chore("apply queue settings", 1.0, self.apply_queue_settings),
+            Chore("apply store-wide rules", 1.0, StoreRules(config, backend, self.facts).apply),
             Chore("promote due jobs", 1.0, self.promote),
             Chore("recover lost pools", self._recovery_period(lease), self.recover_expired),
             Chore("fire the schedule", 1.0, timetable.fire),

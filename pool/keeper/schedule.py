@@ -95,6 +95,8 @@ class Timetable:
             max_retries=known.get("max_retries", self._defaults.max_retries),
             max_kills=known.get("max_kills", self._defaults.max_kills),
             timeout=known.get("timeout", self._defaults.timeout),
+            limit=known.get("limit", ""),
+            max_running=known.get("max_running", 0),
         )
 
 

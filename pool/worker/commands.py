@@ -69,6 +69,9 @@ def command_type(section: CommandSection, app_path: str) -> CommandType:
         argv=tuple(section.argv),
         timeout=section.timeout,
         max_retries=section.max_retries,
+        redact=tuple(section.redact),
+        limit=section.limit,
+        max_running=section.max_running,
         policy=Policy(),
     )
 

@@ -1,17 +1,28 @@
 """What anyone may look at, on Redis."""
 
+import struct
 from typing import Any
 
-from pool.backends.contract import JobFilter, Page, PoolState, QueueState, Statistics
-from pool.backends.redis.records import id_text, packed_id, read_job
+from pool.backends.contract import (
+    AuditEntry,
+    BatchState,
+    JobFilter,
+    LimitState,
+    Page,
+    PoolState,
+    QueueState,
+    Statistics,
+)
+from pool.backends.redis.records import id_text, packed_id, quick_id, read_job, text_bytes
 from pool.backends.redis.upkeep import RedisUpkeep, read_facts
 from pool.backends.redis.watching import Watched
 from pool.clock import as_rfc3339
-from pool.errors import CallerError
+from pool.errors import BatchNotFound, CallerError, JobNotFound
 from pool.jobs.job import Job
 
 LOOK_AT = 2000  # jobs that one step of a listing looks at, so that it never holds the server for long
 COUNTED = ("enqueued", "completed", "retried", "failed", "cancelled", "deaths")
+_WHEN_AND_SIZE, _SIZE = struct.Struct(">dI"), struct.Struct(">I")
 SHOWN_HOURLY = ("enqueued", "completed", "retried", "failed")
 
 
@@ -32,6 +43,40 @@ class RedisInspection(RedisUpkeep):
             if not cursor or len(found) >= limit:
                 break
         return Page(tuple(found), id_text(cursor) if cursor else None)
+
+    def ahead(self, job_id: str) -> int | None:
+        answer = self._move("place", job_id)
+        if answer == [b"none"]:
+            raise JobNotFound(job_id)
+        return int(answer[0]) if answer else None
+
+    def batch(self, batch_id: str) -> BatchState:
+        answer = self._session.run("batch", self._keys.fixed, (quick_id(batch_id),))
+        if not answer:
+            raise BatchNotFound(batch_id)
+        total, completed, failed, cancelled, created = answer
+        return BatchState(
+            id=batch_id,
+            total=total,
+            completed=completed,
+            failed=failed,
+            cancelled=cancelled,
+            created_at=float(created),
+        )
+
+    def limits(self) -> list[LimitState]:
+        rows = self._session.run("limits", self._keys.fixed)
+        return sorted(map(_limit_state, rows), key=lambda limit: limit.key)
+
+    def ageing(self) -> float:
+        return float(self._session.command("HGET", self._keys.fixed[7], "ageing_s") or 0.0)
+
+    def setting(self, name: str) -> str | None:
+        found = self._session.command("HGET", self._keys.settings, text_bytes(name, "the setting's name"))
+        return None if found is None else found.decode()
+
+    def audit(self, limit: int = 100) -> list[AuditEntry]:
+        return [_entry(raw) for raw in reversed(self._session.command("LRANGE", self._keys.audit, -limit, -1))]
 
     def queues(self) -> list[QueueState]:
         rows = self._session.run("queues", self._keys.fixed)
@@ -95,7 +140,39 @@ def _filter_arguments(which: JobFilter) -> tuple[bytes | str, ...]:
     """As list.lua takes them: "" for any, else "=" and the value."""
     fields = (which.status, which.type, which.queue, which.owner, which.reason, which.text)
     before = "" if which.finished_before is None else repr(float(which.finished_before))
-    return *("" if value is None else b"=" + str(value).encode(errors="surrogatepass") for value in fields), before
+    batch = "" if which.batch_id is None else quick_id(which.batch_id)
+    return (
+        *("" if value is None else b"=" + str(value).encode(errors="surrogatepass") for value in fields),
+        before,
+        batch,
+    )
+
+
+def _limit_state(row: list[Any]) -> LimitState:
+    key, count, per_s, max_running, running, waiting, opens_at = row
+    return LimitState(
+        key=key.decode(errors="replace"),
+        count=count,
+        per_s=float(per_s),
+        max_running=max_running,
+        running=running,
+        waiting=waiting,
+        opens_at=float(opens_at) if opens_at else None,
+    )
+
+
+def _entry(raw: bytes) -> AuditEntry:
+    """As note.lua writes it: >d when, then who and act after their >I lengths, and the details."""
+    at, size = _WHEN_AND_SIZE.unpack_from(raw)
+    act_at = _WHEN_AND_SIZE.size + size
+    (act_size,) = _SIZE.unpack_from(raw, act_at)
+    details_at = act_at + _SIZE.size + act_size
+    return AuditEntry(
+        at=at,
+        who=raw[_WHEN_AND_SIZE.size : act_at].decode(errors="replace"),
+        act=raw[act_at + _SIZE.size : details_at].decode(errors="replace"),
+        details=raw[details_at:].decode(errors="replace"),
+    )
 
 
 def _queue_state(row: list[Any]) -> QueueState:

@@ -1,16 +1,29 @@
 """What producers and operators do, on Redis."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-from pool.backends.contract import MAX_BATCH
+from pool.backends.contract import MAX_BATCH, AuditEntry
 from pool.backends.redis.connection import Argument
 from pool.backends.redis.keys import Keys
-from pool.backends.redis.records import id_text, job_arguments, packed_id, read_job, read_receipt, text_bytes
+from pool.backends.redis.records import (
+    batch_bytes,
+    callback_argument,
+    cause_frames,
+    id_text,
+    job_arguments,
+    packed_id,
+    quick_id,
+    read_job,
+    read_receipt,
+    text_bytes,
+)
 from pool.backends.redis.session import Session
 from pool.errors import (
     BackendUnavailable,
+    BatchClosed,
     CallerError,
     IllegalMove,
     JobNotFound,
@@ -18,10 +31,12 @@ from pool.errors import (
     QueueFull,
     UniqueConflict,
 )
-from pool.jobs.job import Job, NewJob, Receipt
+from pool.jobs.job import PAYLOAD_REPLACED, Job, NewBatch, NewJob, Receipt
 from pool.jobs.lifecycle import Status
+from pool.jobs.priority import POINTS_PER_AGEING
 
 DISK_WAIT_MS = 1500
+KEPT_ENTRIES = 100_000  # of the audit log
 LARGE_BATCH = 1000  # jobs
 
 
@@ -35,15 +50,23 @@ class RedisIntake:
         self._purging: dict[tuple[str, frozenset[Status]], str] = {}
 
     def enqueue(
-        self, jobs: Sequence[NewJob], *, refuse_above: int | None = None, durable: bool = False
+        self,
+        jobs: Sequence[NewJob],
+        *,
+        refuse_above: int | None = None,
+        durable: bool = False,
+        batch: NewBatch | None = None,
     ) -> list[Receipt]:
-        if not jobs:
+        if not jobs and batch is None:
             return []
         if len(jobs) > MAX_BATCH:
             raise CallerError(f"{len(jobs):,} jobs in one batch: at most {MAX_BATCH:,} enter together; send chunks")
         limit = -1 if refuse_above is None else refuse_above
-        arguments = tuple(chain.from_iterable(map(job_arguments, jobs)))
-        answers = self._enqueue_once(jobs, (limit, *arguments))
+        members = jobs if batch is None else [replace(job, batch_id=batch.id) for job in jobs]
+        arguments = tuple(chain.from_iterable(map(job_arguments, members)))
+        answers = self._enqueue_once(jobs, (limit, *_batch_arguments(batch), *arguments))
+        if answers and answers[0] == b"closed" and batch is not None:
+            raise BatchClosed(batch.id)
         if answers and answers[0] == b"full":
             _, queue, pending, allowed = answers
             raise QueueFull(queue.decode(), pending, allowed)
@@ -81,8 +104,11 @@ class RedisIntake:
     def cancel(self, job_id: str, *, owner: str | None = None) -> Job:
         return self._told("cancel", job_id, self._move("cancel", job_id, owner or ""))
 
-    def revive(self, job_id: str, *, payload: str | None = None) -> Job:
-        new = () if payload is None else (b"1", text_bytes(payload, "the payload"))
+    def revive(self, job_id: str, *, payload: str | None = None, by: str = "") -> Job:
+        new: tuple[bytes, ...] = ()
+        if payload is not None:
+            person = text_bytes(by, "the person's name")
+            new = b"1", text_bytes(payload, "the payload"), cause_frames(PAYLOAD_REPLACED), person
         return self._told("revive", job_id, self._move("revive", job_id, *new))
 
     def discard(self, job_id: str) -> Job:
@@ -93,7 +119,7 @@ class RedisIntake:
             packed = packed_id(job_id)
         except ValueError as problem:
             raise JobNotFound(job_id) from problem
-        answer: list[Any] = self._session.run(name, self._keys.fixed, (packed, *args, *(b"",) * (3 - len(args))))
+        answer: list[Any] = self._session.run(name, self._keys.fixed, (packed, *args, *(b"",) * (5 - len(args))))
         return answer
 
     def _told(self, move: str, job_id: str, answer: list[Any]) -> Job:
@@ -111,6 +137,22 @@ class RedisIntake:
         limit = "" if max_pending is None else str(int(max_pending))
         self._session.run("set_queue", self._keys.fixed, (text_bytes(queue, "the queue's name"), switch, limit))
 
+    def set_ageing(self, seconds: float) -> None:
+        grain = round(seconds * 1_000_000 / POINTS_PER_AGEING)
+        self._session.run("set_ageing", self._keys.fixed, (repr(float(seconds)), grain))
+
+    def set_setting(self, name: str, value: str) -> None:
+        text = text_bytes(value, "the setting")
+        self._session.command("HSET", self._keys.settings, text_bytes(name, "the setting's name"), text)
+
+    def note(self, entry: AuditEntry) -> None:
+        texts = [text.encode("utf-8", "backslashreplace") for text in (entry.who, entry.act, entry.details)]
+        self._session.run("note", self._keys.fixed, (*texts, KEPT_ENTRIES))
+
+    def delete(self, job_ids: Sequence[str]) -> int:
+        packed = [quick_id(job_id) for job_id in job_ids]
+        return int(self._session.run("delete", self._keys.fixed, [one for one in packed if len(one) == 16]))
+
     def purge(self, queue: str, *, statuses: frozenset[Status], limit: int = 1000) -> int:
         wanted = statuses - {Status.RUNNING}
         if not wanted:
@@ -124,3 +166,9 @@ class RedisIntake:
         else:
             self._purging[which] = mark.decode()
         return int(removed)
+
+
+def _batch_arguments(batch: NewBatch | None) -> tuple[bytes, bytes, bytes]:
+    if batch is None:
+        return b"", b"", b""
+    return batch_bytes(batch.id), callback_argument(batch.on_complete), callback_argument(batch.on_success)

@@ -21,6 +21,9 @@ class Keys:
         self.root = f"{{jobpool:{namespace}}}:"
         self.fixed = tuple((self.root + name).encode() for name in FIXED)
         self.exchange = tuple((self.root + name).encode() for name in ("jobs", "state", "heads", "dues", "stats"))
+        self.settings = (self.root + "settings").encode()
+        self.audit = (self.root + "audit").encode()
+        self.tick_jobs = (self.root + "tick_jobs").encode()
         self.ticks = (self.root + "ticks").encode()
 
     def pool(self, pool: PoolId) -> bytes:

@@ -17,6 +17,7 @@ _HEAD = struct.Struct(">Bdd")
 _TIMES = struct.Struct(">dd")
 _BODY = struct.Struct(">BHHHHH")
 _STATE = struct.Struct(">BBIHHHHdddddH")
+_LIMIT = struct.Struct(">ddd")
 _ATTEMPT = struct.Struct(">HddB")
 _SIZE, _SHORT, _DOUBLE = struct.Struct(">I"), struct.Struct(">H"), struct.Struct(">d")
 _FRAME = struct.Struct(">cI")
@@ -147,6 +148,11 @@ def _extras(job: NewJob) -> bytes:
         parts.append(frame(b"E", _DOUBLE.pack(job.expires_in)))
     if job.timeout:
         parts.append(frame(b"T", _DOUBLE.pack(job.timeout)))
+    if job.limit_key is not None:
+        numbers = _LIMIT.pack(job.limit_count, job.limit_per_s, job.limit_running)
+        parts.append(frame(b"L", numbers + text_bytes(job.limit_key, "the limit's key")))
+    if job.batch_id is not None:
+        parts.append(frame(b"B", batch_bytes(job.batch_id)))
     if job.unique_key is not None:
         parts.append(frame(b"U", text_bytes(job.unique_key, "the unique key")))
     if job.idempotency_key is not None:
@@ -159,6 +165,19 @@ def _extras(job: NewJob) -> bytes:
     return b"".join(parts)
 
 
+def batch_bytes(batch_id: str) -> bytes:
+    """The packed id of a batch, or InvalidJob."""
+    try:
+        return packed_id(batch_id)
+    except ValueError as problem:
+        raise InvalidJob(f"batch id {batch_id!r} is not a UUID; leave it out to have one made") from problem
+
+
+def callback_argument(job: NewJob | None) -> bytes:
+    """A job that is enqueued later, as parts/intake.lua unpacks it; empty for none."""
+    return b"" if job is None else _packed(job)
+
+
 def _idempotency(job: NewJob, key: str) -> list[bytes]:
     digest = blake2b(f"{job.type}\0{job.payload}".encode(errors="surrogatepass"), digest_size=16).digest()
     owner = text_bytes(job.owner, "the owner")
@@ -167,7 +186,11 @@ def _idempotency(job: NewJob, key: str) -> list[bytes]:
 
 
 def _packed_job(job: NewJob, parent: NewJob) -> bytes:
-    parts = job_arguments(replace(job, parent_id=job.parent_id or parent.id))
+    return _packed(replace(job, parent_id=job.parent_id or parent.id))
+
+
+def _packed(job: NewJob) -> bytes:
+    parts = job_arguments(job)
     raw = [part.encode() if isinstance(part, str) else part for part in parts]
     return b"".join(_SIZE.pack(len(part)) + part for part in raw)
 
@@ -318,6 +341,8 @@ def _fixed_fields(raw: bytes, s: StateRead) -> dict[str, Any]:
         "idempotency_key": _text(extras, b"I"),
         "unique_key": _text(extras, b"U"),
         "parent_id": _text(extras, b"P"),
+        "limit_key": extras[b"L"][_LIMIT.size :].decode(errors="replace") if b"L" in extras else None,
+        "batch_id": id_text(extras[b"B"]) if b"B" in extras else None,
         "run_at": s.due or run_at or created,
         "expires_at": expires_at or None,
         "created_at": created,

@@ -122,6 +122,10 @@ class RedisUpkeep(RedisWork):
         known = self._session.command("HGET", self._keys.ticks, text_bytes(schedule, "the schedule's name"))
         return float(known.split(b" ", 1)[0]) if known else None
 
+    def last_job(self, schedule: str) -> str | None:
+        known = self._session.command("HGET", self._keys.tick_jobs, text_bytes(schedule, "the schedule's name"))
+        return id_text(known) if known else None
+
     def forget(self, *, completed_s: float, failed_s: float, idempotency_s: float, limit: int = 1000) -> int:
         ages = tuple(repr(float(age)) for age in (completed_s, failed_s, idempotency_s))
         return int(self._session.run("forget", self._keys.fixed, (*ages, limit)))

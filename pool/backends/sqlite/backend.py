@@ -5,11 +5,14 @@ from collections.abc import Callable, Sequence
 
 from pool.backends.contract import (
     Answer,
+    AuditEntry,
+    BatchState,
     Beat,
     BeatAnswer,
     Departure,
     Held,
     JobFilter,
+    LimitState,
     Page,
     PoolState,
     Promotion,
@@ -18,7 +21,7 @@ from pool.backends.contract import (
     Statistics,
     Want,
 )
-from pool.backends.sqlite import departures, inspection, intake, upkeep, work
+from pool.backends.sqlite import batches, departures, inspection, intake, limits, notes, upkeep, work
 from pool.backends.sqlite.lanes import StaleLane
 from pool.backends.sqlite.leases import Watcher
 from pool.backends.sqlite.store import Store
@@ -28,7 +31,7 @@ from pool.backends.sqlite.waiting import Waiting
 from pool.clock import boottime_now, monotonic_now, wall_now
 from pool.errors import CallerError, OutcomeUnknown
 from pool.identity import LaneId, PoolId, ProcessMark, process_mark
-from pool.jobs.job import Job, NewJob, Receipt, Settlement
+from pool.jobs.job import Job, NewBatch, NewJob, Receipt, Settlement
 from pool.jobs.lifecycle import Status
 
 _SAME_PURGE_S = 0.05
@@ -67,14 +70,19 @@ class SqliteBackend:
     # ------------------------------------------------------------ intake
 
     def enqueue(
-        self, jobs: Sequence[NewJob], *, refuse_above: int | None = None, durable: bool = False
+        self,
+        jobs: Sequence[NewJob],
+        *,
+        refuse_above: int | None = None,
+        durable: bool = False,
+        batch: NewBatch | None = None,
     ) -> list[Receipt]:
         """Stored and synced before it returns; `durable` asks for nothing more here."""
-        if not jobs:
+        if not jobs and batch is None:
             return []
-        intake.check_batch(jobs)
+        intake.check_batch(jobs, batch)
         try:
-            return self._store.write(lambda tx: intake.enqueue(tx, jobs, refuse_above), durable=True)
+            return self._store.write(lambda tx: intake.enqueue(tx, jobs, refuse_above, batch), durable=True)
         except NotSynced as problem:
             raise OutcomeUnknown(problem.where, problem.why, [job.id for job in jobs]) from problem
 
@@ -82,8 +90,8 @@ class SqliteBackend:
         self._store.write(lambda tx: intake.cancel(tx, job_id, owner), durable=True)
         return self.job(job_id)
 
-    def revive(self, job_id: str, *, payload: str | None = None) -> Job:
-        self._store.write(lambda tx: intake.revive(tx, job_id, payload), durable=True)
+    def revive(self, job_id: str, *, payload: str | None = None, by: str = "") -> Job:
+        self._store.write(lambda tx: intake.revive(tx, job_id, payload, by), durable=True)
         return self.job(job_id)
 
     def discard(self, job_id: str) -> Job:
@@ -92,6 +100,18 @@ class SqliteBackend:
 
     def set_queue(self, queue: str, *, paused: bool | None = None, max_pending: int | None = None) -> None:
         self._store.write(lambda tx: intake.set_queue(tx, queue, paused, max_pending), durable=True)
+
+    def set_ageing(self, seconds: float) -> None:
+        self._store.write(lambda tx: notes.set_ageing(tx, seconds), durable=True)
+
+    def set_setting(self, name: str, value: str) -> None:
+        self._store.write(lambda tx: notes.set_setting(tx, name, value), durable=True)
+
+    def note(self, entry: AuditEntry) -> None:
+        self._store.write(lambda tx: notes.note(tx, entry), durable=True)
+
+    def delete(self, job_ids: Sequence[str]) -> int:
+        return self._store.write(lambda tx: intake.delete(tx, job_ids), durable=True)
 
     def purge(self, queue: str, *, statuses: frozenset[Status], limit: int = 1000) -> int:
         top = self._top_for(queue, statuses)
@@ -155,7 +175,7 @@ class SqliteBackend:
         """Writes only when something is due. Also keeps the -wal short and sweeps deserted bells."""
         self._waiting.sweep()
         self._store.shorten_wal()
-        due, next_due = self._store.read(lambda tx: (upkeep.has_due(tx), work.next_due(tx)))
+        due, next_due = self._store.read(lambda tx: (upkeep.has_due(tx), upkeep.next_event(tx)))
         if not due:
             return Promotion(0, next_due)
         return self._store.write(lambda tx: upkeep.promote(tx, limit))
@@ -167,6 +187,9 @@ class SqliteBackend:
 
     def last_tick(self, schedule: str) -> float | None:
         return self._store.read(lambda tx: upkeep.last_tick(tx, schedule))
+
+    def last_job(self, schedule: str) -> str | None:
+        return self._store.read(lambda tx: upkeep.last_job(tx, schedule))
 
     def forget(self, *, completed_s: float, failed_s: float, idempotency_s: float, limit: int = 1000) -> int:
         return self._store.write(lambda tx: upkeep.forget(tx, completed_s, failed_s, idempotency_s, limit))
@@ -180,6 +203,24 @@ class SqliteBackend:
         if limit < 1:
             raise CallerError(f"limit must be at least 1, not {limit}")
         return self._store.read(lambda tx: inspection.jobs(tx, which, after, limit))
+
+    def ahead(self, job_id: str) -> int | None:
+        return self._store.read(lambda tx: inspection.ahead(tx, job_id))
+
+    def batch(self, batch_id: str) -> BatchState:
+        return self._store.read(lambda tx: batches.state(tx, batch_id))
+
+    def limits(self) -> list[LimitState]:
+        return self._store.read(limits.states)
+
+    def ageing(self) -> float:
+        return self._store.read(notes.ageing)
+
+    def setting(self, name: str) -> str | None:
+        return self._store.read(lambda tx: notes.setting(tx, name))
+
+    def audit(self, limit: int = 100) -> list[AuditEntry]:
+        return self._store.read(lambda tx: notes.audit(tx, limit))
 
     def queues(self) -> list[QueueState]:
         return self._store.read(inspection.queues)

@@ -4,7 +4,8 @@
 SELECT id FROM queues WHERE name = ?;
 
 -- name: add queue
-INSERT INTO queues (name) VALUES (?) RETURNING id;
+INSERT INTO queues (name, ageing) VALUES (?, coalesce((SELECT CAST(round(value * 1e5) AS INTEGER) FROM settings WHERE name = 'ageing'), 0))
+RETURNING id;
 
 -- name: queue name
 SELECT name FROM queues WHERE id = ?;

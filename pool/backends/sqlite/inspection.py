@@ -3,11 +3,11 @@
 from typing import Any
 
 from pool.backends.contract import JobFilter, Page, PoolState, QueueState
-from pool.backends.sqlite import rows, work
+from pool.backends.sqlite import batches, rows, work
 from pool.backends.sqlite.intake import find_id
 from pool.backends.sqlite.leases import Watcher, as_pool_row
 from pool.backends.sqlite.statements import statements
-from pool.backends.sqlite.transaction import RUNNING, Row, Transaction
+from pool.backends.sqlite.transaction import PENDING, RUNNING, Row, Transaction
 from pool.clock import as_rfc3339
 from pool.errors import JobNotFound
 from pool.identity import LaneId, PoolId, WorkerId
@@ -71,6 +71,8 @@ def _conditions(tx: Transaction, which: JobFilter) -> tuple[list[str], list[Any]
         asked.append(("j.reason = ?", str(which.reason)))
     if which.finished_before is not None:
         asked.append(("j.finished_at < ?", which.finished_before))
+    if which.batch_id is not None:
+        asked.append(("j.batch = ?", batches.find(tx, which.batch_id)))
     conditions, values = [text for text, _ in asked], [value for _, value in asked]
     if which.text is not None:
         conditions.append(_TEXT)
@@ -82,15 +84,33 @@ _TEXT = """(instr(lower(j.payload), ?) OR instr(lower(j.error), ?)
   OR instr(lower((SELECT name FROM names WHERE names.id = j.type)), ?) OR instr(lower(hex(j.id)), ?))"""
 
 
+_PENDING = """SELECT rank FROM jobs WHERE status = 1
+  UNION ALL SELECT rank FROM jobs WHERE status = -1 AND limited IS NOT NULL"""
+
+
 def _status_condition(tx: Transaction, status: Status) -> str:
     """Few jobs in a state: by that state's own index, then sorted. Many: along the ids, until the page is full.
 
     SQLite uses a partial index only where the statement repeats the index's own condition."""
     if status is Status.RUNNING:
         return "j.status = ? AND j.rank IN (SELECT held FROM lanes WHERE held IS NOT NULL)"
+    if status is Status.PENDING:
+        return f"abs(j.status) = ? AND j.rank IN ({_PENDING})" if _is_rare(tx, status) else "abs(j.status) = ?"
     if _is_rare(tx, status):
         return f"j.status = ? AND j.status {_INDEXED.get(status, '>= 3')}"
     return "+j.status = ?"
+
+
+def ahead(tx: Transaction, job_id: str) -> int | None:
+    """How many jobs of its queue stand before this pending one; None when it is not pending."""
+    row = tx.run(_SQL["place"], (find_id(job_id),)).fetchone()
+    if row is None:
+        raise JobNotFound(job_id)
+    rank, queue, priority, status, grain = row
+    if abs(status) != PENDING:
+        return None
+    name = "ahead by age" if grain else "ahead"
+    return tx.run(_SQL[name], (queue, priority, rank, grain)).fetchone()[0]  # type: ignore[no-any-return]
 
 
 _INDEXED = {Status.SCHEDULED: "= 0", Status.PENDING: "= 1"}

@@ -13,6 +13,15 @@ SELECT {columns} FROM jobs j WHERE {where} ORDER BY {order} DESC LIMIT ?;
 -- name: in state
 SELECT total({status}) FROM queues;
 
+-- name: place
+SELECT j.rank, j.queue, j.priority, j.status, q.ageing FROM jobs j JOIN queues q ON q.id = j.queue WHERE j.id = ?;
+
+-- name: ahead
+SELECT count(*) + 0 * ?4 FROM jobs WHERE queue = ?1 AND status = 1 AND (priority > ?2 OR (priority = ?2 AND rank < ?3));
+
+-- name: ahead by age
+SELECT count(*) FROM jobs WHERE queue = ?1 AND status = 1 AND (rank - priority * ?4, rank) < (?3 - ?2 * ?4, ?3);
+
 -- name: queues
 SELECT id, name, pending, scheduled, running, completed, failed, paused, max_pending
 FROM queues WHERE is_set OR pending + scheduled + running + completed + failed + cancelled > 0 ORDER BY name;

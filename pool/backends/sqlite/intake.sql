@@ -5,8 +5,8 @@ SELECT max(rank) FROM jobs;
 
 -- name: add job
 INSERT INTO jobs (rank, id, status, queue, priority, type, max_retries, max_kills, timeout, run_at, expires_at,
-  created_at, owner, idempotency_key, unique_key, parent, follow_ups, payload)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+  created_at, owner, idempotency_key, unique_key, parent, follow_ups, limited, batch, payload)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: status by id
 SELECT status FROM jobs WHERE id = ?;
@@ -25,19 +25,19 @@ INSERT INTO idempotency (owner, key, id, digest, created_at) VALUES (?, ?, ?, ?,
 SELECT pending, max_pending FROM queues WHERE id = ?;
 
 -- name: for an order
-SELECT rank, status, queue, priority, flags, unique_key, owner FROM jobs WHERE id = ?;
+SELECT rank, status, queue, priority, flags, unique_key, owner, limited, batch, history FROM jobs WHERE id = ?;
 
 -- name: end unstarted
 UPDATE jobs SET status = ?, reason = ?, error = coalesce(?, error), updated_at = ?, finished_at = ?
-WHERE rank = ?;
+WHERE rank = ? RETURNING limited, batch;
 
 -- name: flag
 UPDATE jobs SET flags = flags | ?, updated_at = ? WHERE rank = ?;
 
 -- name: revive
-UPDATE jobs SET status = 1, retries = 0, kills = 0, misfits = 0, losses = 0, flags = 0, lane = NULL, run_at = NULL,
+UPDATE jobs SET status = ?, retries = 0, kills = 0, misfits = 0, losses = 0, flags = 0, lane = NULL, run_at = NULL,
   expires_at = NULL, claimed_at = NULL, started_at = NULL, finished_at = NULL, reason = NULL, result = NULL,
-  progress = NULL, progress_note = NULL, updated_at = ?, payload = coalesce(?, payload)
+  progress = NULL, progress_note = NULL, updated_at = ?, payload = coalesce(?, payload), history = ?
 WHERE rank = ?;
 
 -- name: set queue
@@ -57,4 +57,11 @@ WHERE status >= 3 AND status = ? AND queue = ? AND +rank <= ? LIMIT ?;
 UPDATE idempotency SET final = ? WHERE owner = ? AND key = ? AND id = (SELECT id FROM jobs WHERE rank = ?);
 
 -- name: delete job
-DELETE FROM jobs WHERE rank = ?;
+DELETE FROM jobs WHERE rank = ? RETURNING limited, batch;
+
+-- name: purgeable held back
+SELECT rank, status, owner, idempotency_key FROM jobs
+WHERE limited IS NOT NULL AND status = -1 AND status = ? AND queue = ? AND +rank <= ? LIMIT ?;
+
+-- name: deletable
+SELECT rank, status, owner, idempotency_key, queue FROM jobs WHERE id = ? AND status <> 2;

@@ -6,13 +6,14 @@ import math
 from dataclasses import asdict
 from typing import Any
 
-from pool.backends.sqlite.transaction import Row, Transaction
+from pool.backends.sqlite.transaction import HELD, Row, Transaction
 from pool.errors import InvalidJob
 from pool.jobs.job import KEPT_ATTEMPTS, LOCAL_OWNER, Attempt, Cause, Job, NewJob, Outcome
 from pool.jobs.lifecycle import Reason, Status
 
-STATUSES = (Status.SCHEDULED, Status.PENDING, Status.RUNNING, Status.COMPLETED, Status.FAILED, Status.CANCELLED)
-STATUS_NUMBER = {status: number for number, status in enumerate(STATUSES)}
+_RESTS = (Status.SCHEDULED, Status.PENDING, Status.RUNNING, Status.COMPLETED, Status.FAILED, Status.CANCELLED)
+STATUS_NUMBER = {status: number for number, status in enumerate(_RESTS)}
+STATUSES = {HELD: Status.PENDING, **dict(enumerate(_RESTS))}
 FLAG_CANCEL, FLAG_ALONE = 1, 2
 MICROSECONDS = 1_000_000
 
@@ -61,7 +62,7 @@ def readable(stored: Any) -> str | None:
 
 def digest_of(job: NewJob) -> bytes:
     """What an idempotency key remembers of the job it was first used for."""
-    return hashlib.blake2b(f"{job.type}\0{job.payload}".encode(), digest_size=8).digest()
+    return hashlib.blake2b(f"{job.type}\0{job.payload}".encode(), digest_size=16).digest()
 
 
 # ---------------------------------------------------------------- jobs on their way in
@@ -72,6 +73,16 @@ def follow_ups_of(job: NewJob) -> str | None:
         return None
     pair = [after and asdict(after) for after in (job.on_success, job.on_failure)]
     return json.dumps(pair)
+
+
+def packed_job(job: NewJob | None) -> str | None:
+    """A job to be enqueued later."""
+    return None if job is None else json.dumps(asdict(job))
+
+
+def unpacked_job(text: str | None) -> NewJob | None:
+    """ValueError or TypeError when the stored text is broken."""
+    return None if text is None else _as_new_job(json.loads(text))
 
 
 def read_follow_ups(text: str | None) -> tuple[NewJob | None, NewJob | None]:
@@ -95,16 +106,19 @@ def check_storable(job: NewJob) -> None:
         number = getattr(job, name)
         if not isinstance(number, int) or not -(2**63) <= number < 2**63:
             raise InvalidJob(f"{name} must be an integer, not {number!r}")
-    for name in ("timeout", "delay", "run_at", "expires_in"):
+    for name in ("timeout", "delay", "run_at", "expires_in", "limit_per_s"):
         span = getattr(job, name)
         if span is not None and not (isinstance(span, int | float) and math.isfinite(span)):
             raise InvalidJob(f"{name} must be a finite number of seconds, not {span!r}")
-    for name in ("id", "type", "payload", "queue", "owner", "idempotency_key", "unique_key", "parent_id"):
+    for name in ("id", "type", "payload", "queue", "owner", *_OPTIONAL_TEXTS):
         _check_text(name, getattr(job, name))
 
 
+_OPTIONAL_TEXTS = ("idempotency_key", "unique_key", "parent_id", "limit_key", "batch_id")
+
+
 def _check_text(name: str, text: Any) -> None:
-    if text is None and name in ("idempotency_key", "unique_key", "parent_id"):
+    if text is None and name in _OPTIONAL_TEXTS:
         return
     if not isinstance(text, str):
         raise InvalidJob(f"{name} must be text, not {type(text).__name__}")
@@ -179,7 +193,8 @@ def _as_cause(reason: str | None, exception: Any, text: Any, stack: Any, signal:
 JOB_COLUMNS = """j.rank, j.id, j.status, j.queue, j.priority, j.type, j.claims, j.retries, j.max_retries, j.kills,
   j.max_kills, j.misfits, j.losses, j.flags, j.timeout, j.run_at, j.expires_at, j.created_at, j.updated_at,
   j.claimed_at, j.started_at, j.finished_at, j.owner, j.idempotency_key, j.unique_key, j.parent, j.reason, j.error,
-  j.exception, j.progress, j.progress_note, j.result, j.payload, j.lane"""
+  j.exception, j.progress, j.progress_note, j.result, j.payload, j.lane,
+  (SELECT key FROM limits WHERE id = j.limited), (SELECT id FROM batches WHERE number = j.batch)"""
 
 
 def as_job(tx: Transaction, row: Row, worker_id: str | None, history: str | None = None) -> Job:
@@ -188,7 +203,8 @@ def as_job(tx: Transaction, row: Row, worker_id: str | None, history: str | None
         row[:13]
     )
     (flags, timeout, run_at, expires_at, created_at, updated_at, claimed_at, started_at, finished_at) = row[13:22]
-    (owner, key, unique_key, parent, reason, error, exception, progress, note, result, payload, _) = row[22:]
+    (owner, key, unique_key, parent, reason, error, exception, progress, note, result, payload) = row[22:33]
+    limit_key, batch = row[34:36]
     created = rank / MICROSECONDS if created_at is None else created_at
     return Job(
         id=id_for_people(raw_id),
@@ -225,6 +241,8 @@ def as_job(tx: Transaction, row: Row, worker_id: str | None, history: str | None
         attempts=_attempts_for_people(history),
         misfits=misfits,
         loss_count=losses,
+        limit_key=limit_key,
+        batch_id=batch and id_for_people(batch),
     )
 
 

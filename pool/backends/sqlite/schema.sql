@@ -1,7 +1,8 @@
 -- The SQLite store, version 1. Times are wall seconds unless a name says boot (CLOCK_BOOTTIME).
 --
 -- jobs.rank is the place in the line: max(now in microseconds, last + 1); created_at is NULL where rank tells it.
--- jobs.status: 0 scheduled, 1 pending, 2 running, 3 completed, 4 failed, 5 cancelled. jobs.flags: 1 cancel asked, 2 runs alone.
+-- jobs.status: -1 pending but held back by its limit, 0 scheduled, 1 pending, 2 running, 3 completed, 4 failed, 5 cancelled.
+-- jobs.limited and batch are the numbers of its limit and batch. queues.ageing is in microseconds per point. jobs.flags: 1 cancel asked, 2 runs alone.
 -- jobs.lane is the last holder (lanes.id); the current holder is the lane whose `held` is this rank.
 -- jobs.history is JSON: the newest attempts, each [number, worker, started, ended, outcome, cause, output].
 -- lanes.request and settled are the last request and what it was told about its settlement; held and claim what it holds.
@@ -14,6 +15,7 @@ CREATE TABLE queues (
   paused INTEGER NOT NULL DEFAULT 0,
   max_pending INTEGER NOT NULL DEFAULT 0,
   is_set INTEGER NOT NULL DEFAULT 0,
+  ageing INTEGER NOT NULL DEFAULT 0,
   scheduled INTEGER NOT NULL DEFAULT 0,
   pending INTEGER NOT NULL DEFAULT 0,
   running INTEGER NOT NULL DEFAULT 0,
@@ -67,12 +69,16 @@ CREATE TABLE jobs (
   progress_note TEXT,
   checkpoint TEXT,
   follow_ups TEXT,
+  limited INTEGER,
+  batch INTEGER,
   result TEXT,
   history TEXT,
   payload TEXT
 );
 CREATE UNIQUE INDEX jobs_id ON jobs (id);
 CREATE INDEX jobs_pending ON jobs (queue, priority DESC) WHERE status = 1;
+CREATE INDEX jobs_limited ON jobs (limited, status, queue, priority) WHERE limited IS NOT NULL;
+CREATE INDEX jobs_batch ON jobs (batch) WHERE batch IS NOT NULL;
 CREATE INDEX jobs_scheduled ON jobs (run_at, queue) WHERE status = 0;
 CREATE INDEX jobs_was_scheduled ON jobs (run_at, queue) WHERE status = 1 AND run_at IS NOT NULL;
 CREATE INDEX jobs_expiring ON jobs (expires_at) WHERE status <= 1 AND expires_at IS NOT NULL;
@@ -135,7 +141,44 @@ CREATE TABLE bars (
   PRIMARY KEY (pool, slot)
 ) WITHOUT ROWID;
 
-CREATE TABLE ticks (schedule TEXT PRIMARY KEY, version TEXT NOT NULL, due REAL NOT NULL) WITHOUT ROWID;
+CREATE TABLE ticks (schedule TEXT PRIMARY KEY, version TEXT NOT NULL, due REAL NOT NULL, job BLOB) WITHOUT ROWID;
+
+-- `level` starts are in the bucket as of `filled_at`; `opens_at` is when a used-up rate lets the next waiting job start.
+CREATE TABLE limits (
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  key TEXT NOT NULL UNIQUE,
+  count INTEGER NOT NULL,
+  per_s REAL NOT NULL,
+  max_running INTEGER NOT NULL,
+  level REAL NOT NULL,
+  filled_at REAL NOT NULL,
+  opens_at REAL
+);
+CREATE INDEX limits_opening ON limits (opens_at) WHERE opens_at IS NOT NULL;
+
+CREATE TABLE batches (
+  number INTEGER PRIMARY KEY AUTOINCREMENT,
+  id BLOB NOT NULL UNIQUE,
+  total INTEGER NOT NULL DEFAULT 0,
+  completed INTEGER NOT NULL DEFAULT 0,
+  failed INTEGER NOT NULL DEFAULT 0,
+  cancelled INTEGER NOT NULL DEFAULT 0,
+  told INTEGER NOT NULL DEFAULT 0,
+  on_complete TEXT,
+  on_success TEXT,
+  created_at REAL NOT NULL,
+  updated_at REAL
+);
+
+CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+
+CREATE TABLE audit (
+  number INTEGER PRIMARY KEY AUTOINCREMENT,
+  at REAL NOT NULL,
+  who TEXT NOT NULL,
+  act TEXT NOT NULL,
+  details TEXT NOT NULL
+);
 
 CREATE TABLE hours (
   hour INTEGER PRIMARY KEY,

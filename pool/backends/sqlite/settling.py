@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from pool.backends.sqlite import rows
-from pool.backends.sqlite.intake import add_children
+from pool.backends.sqlite import batches, rows
+from pool.backends.sqlite.line import add_children
 from pool.backends.sqlite.statements import statements
 from pool.backends.sqlite.transaction import (
     CANCELLED,
@@ -46,6 +46,8 @@ class HeldJob:
     follow_ups: str | None
     history: str | None
     claimed_at: float | None
+    limited: int | None
+    batch: int | None
 
     @property
     def cancel_requested(self) -> bool:
@@ -126,6 +128,7 @@ def _complete(tx: Transaction, job: HeldJob, word: Settlement, worker: str) -> N
     history = rows.add_attempt(job.history, line)
     tx.run(_SQL["complete"], (now, word.started_at, now, rows.storable(word.result), history, job.rank))
     tx.moved(job.queue, RUNNING, COMPLETED, DID_COMPLETE)
+    _tell_neighbours(tx, job, COMPLETED)
     if job.follow_ups:
         _follow_up(tx, job, succeeded=True)
 
@@ -207,10 +210,19 @@ def come_to_rest(tx: Transaction, job: HeldJob, rest: Rest, worker: str) -> None
     tx.run(_SQL["leave running"], (*_columns(tx, job, rest, worker, target), job.rank))
     tx.moved(job.queue, RUNNING, target)
     _count(tx, job, rest, target)
+    _tell_neighbours(tx, job, target)
     if target == PENDING:
         tx.ring(tx.queue_name(job.queue), job.priority)
     if target == FAILED and job.follow_ups:
         _follow_up(tx, job, succeeded=False)
+
+
+def _tell_neighbours(tx: Transaction, job: HeldJob, target: int) -> None:
+    """The jobs that wait for its limit, and the batch it is of."""
+    if job.limited is not None:
+        tx.freed.add(job.limited)
+    if job.batch is not None:
+        batches.member_moved(tx, job.batch, RUNNING, target)
 
 
 def _columns(tx: Transaction, job: HeldJob, rest: Rest, worker: str, target: int) -> Iterable[Any]:

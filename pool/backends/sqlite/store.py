@@ -18,6 +18,7 @@ from typing import TypeVar
 from pool.backends.contract import Want
 from pool.backends.sqlite import files
 from pool.backends.sqlite.bell import Bells, OwnBell
+from pool.backends.sqlite.limits import let_go
 from pool.backends.sqlite.lock import WriteLock, lock_of
 from pool.backends.sqlite.migrations import bring_up_to_date, is_up_to_date
 from pool.backends.sqlite.transaction import Host, Transaction
@@ -96,6 +97,8 @@ class Store:
             tx = Transaction(db, self.host)
             try:
                 result = step(tx)
+                if tx.freed:
+                    let_go(tx)
                 tx.book()
                 db.execute("COMMIT")
             except BaseException:

@@ -16,6 +16,7 @@ from pool.jobs.priority import HIGHEST, LOWEST
 Row = tuple[Any, ...]
 # A queue's books: jobs in each state, and what happened to jobs this hour.
 SCHEDULED, PENDING, RUNNING, COMPLETED, FAILED, CANCELLED = range(6)
+HELD = -PENDING  # pending too, but out of sight until its limit has room
 ENQUEUED, DID_COMPLETE, RETRIED, DID_FAIL, DID_CANCEL = range(6, 11)
 _SQL = statements("books.sql")
 _SECONDS_PER_HOUR = 3600
@@ -67,7 +68,7 @@ class Host:
 class Transaction:
     """One step in the store. Counts are collected and booked once, before the commit."""
 
-    __slots__ = ("_books", "db", "host", "must_sync", "now", "rings", "run")
+    __slots__ = ("_books", "db", "freed", "host", "must_sync", "now", "rings", "run")
 
     def __init__(self, db: sqlite3.Connection, host: Host) -> None:
         self.db, self.host = db, host
@@ -75,6 +76,7 @@ class Transaction:
         self.run = db.execute
         self.rings: set[Ring] = set()
         self.must_sync = False
+        self.freed: set[int] = set()  # limits to look at before the commit
         self._books: dict[int, list[int]] = {}
 
     def all(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
@@ -148,7 +150,7 @@ class Transaction:
         if counts is None:
             counts = self._books[queue] = [0] * 11
         if source is not None:
-            counts[source] -= 1
+            counts[abs(source)] -= 1  # one that is held back counts as pending
         if target is not None:
             counts[target] += 1
         if event is not None:

@@ -3,9 +3,10 @@
 from collections.abc import Iterable
 
 from pool.backends.contract import Beat, BeatAnswer, Departure, Held, Promotion, Recovered
-from pool.backends.sqlite import departures, intake, lanes, rows, work
+from pool.backends.sqlite import batches, departures, intake, lanes, limits, rows, work
 from pool.backends.sqlite.lanes import LaneRecord
 from pool.backends.sqlite.leases import Holder, PoolRow, Watcher, as_holder, as_pool_row
+from pool.backends.sqlite.marks import refuse_if_moving
 from pool.backends.sqlite.statements import statements
 from pool.backends.sqlite.transaction import CANCELLED, COMPLETED, FAILED, PENDING, RUNNING, Row, Transaction
 from pool.identity import LaneId, PoolId, WorkerId
@@ -126,7 +127,15 @@ def promote(tx: Transaction, limit: int) -> Promotion:
     """Expired jobs are cancelled, due ones become pending."""
     expire(tx, limit)
     moved = work.promote_due(tx, limit)
-    return Promotion(moved, work.next_due(tx))
+    limits.open_due(tx, limit)
+    limits.let_go(tx)
+    return Promotion(moved, next_event(tx))
+
+
+def next_event(tx: Transaction) -> float | None:
+    """When the next job is due, or the next used-up rate opens."""
+    times = [at for at in (work.next_due(tx), limits.next_opening(tx)) if at is not None]
+    return min(times, default=None)
 
 
 def expire(tx: Transaction, limit: int) -> None:
@@ -136,15 +145,23 @@ def expire(tx: Transaction, limit: int) -> None:
 
 def has_due(tx: Transaction) -> bool:
     """Whether `promote` would do anything."""
-    due = work.next_due(tx)
+    due = next_event(tx)
     return (due is not None and due <= tx.now) or bool(tx.all(_SQL["expired"], (tx.now, 1)))
 
 
 def tick(tx: Transaction, schedule: str, version: str, due: float, job: NewJob | None) -> Receipt | None:
     """The tick and its job, or neither."""
+    refuse_if_moving(tx)
     if tx.run(_SQL["tick"], (schedule, version, due)).fetchone() is None or job is None:
         return None
-    return intake.enqueue(tx, [job], None)[0]
+    receipt = intake.enqueue(tx, [job], None)[0]
+    tx.run(_SQL["job of tick"], (rows.id_bytes(receipt.job_id), schedule))
+    return receipt
+
+
+def last_job(tx: Transaction, schedule: str) -> str | None:
+    row = tx.run(_SQL["last job"], (schedule,)).fetchone()
+    return rows.id_for_people(row[0]) if row and row[0] else None
 
 
 def last_tick(tx: Transaction, schedule: str) -> float | None:
@@ -159,6 +176,8 @@ def forget(tx: Transaction, completed_s: float, failed_s: float, idempotency_s: 
         left -= _forget_jobs(tx, status, tx.now - kept_s, left)
     left -= tx.run(_SQL["forget keys"], (tx.now - idempotency_s, left)).rowcount
     oldest = int(tx.now // 3600) - _KEPT_HOURS
+    limits.forget(tx, limit)
+    batches.forget(tx, tx.now - max(completed_s, failed_s), limit)
     tx.run(_SQL["fold hours"], (oldest,))
     tx.run(_SQL["drop folded hours"], (oldest,))
     return limit - left

@@ -64,6 +64,12 @@ RETURNING 1;
 -- name: last tick
 SELECT due FROM ticks WHERE schedule = ?;
 
+-- name: job of tick
+UPDATE ticks SET job = ? WHERE schedule = ?;
+
+-- name: last job
+SELECT job FROM ticks WHERE schedule = ?;
+
 -- name: old finished
 SELECT rank, queue, status, owner, idempotency_key FROM jobs
 WHERE status = ? AND status >= 3 AND finished_at < ? ORDER BY finished_at LIMIT ?;

@@ -4,17 +4,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pool.backends.contract import Answer, Held, Want
-from pool.backends.sqlite import lanes, rows, settling
+from pool.backends.sqlite import lanes, limits, rows, settling
 from pool.backends.sqlite.intake import end_unstarted
 from pool.backends.sqlite.lanes import LaneRecord
 from pool.backends.sqlite.statements import statements
-from pool.backends.sqlite.transaction import CANCELLED, FAILED, PENDING, RUNNING, SCHEDULED, Row, Transaction
+from pool.backends.sqlite.transaction import CANCELLED, FAILED, HELD, PENDING, RUNNING, SCHEDULED, Row, Transaction
 from pool.errors import ClaimLost, LaneBarred, RequestRefused
 from pool.identity import LaneId
 from pool.jobs.job import LOCAL_OWNER, Claim, Outcome, Settlement
 from pool.jobs.lifecycle import Reason
 
 _SQL = statements("work.sql")
+_AGEING = statements("ageing.sql")
 PROMOTED_PER_CLAIM = 100
 _SKIPPED_PER_CLAIM = 100
 
@@ -107,6 +108,8 @@ def _settle(tx: Transaction, lane: LaneId, record: LaneRecord, word: Settlement)
 
 def hand_out(tx: Transaction, record: LaneRecord, want: Want) -> tuple[Claim, Row] | None:
     """Give the lane the best job it serves; on the way cancel expired ones and set unreadable ones aside."""
+    if tx.freed:
+        limits.let_go(tx)
     if tx.made_pending:
         tx.book()
     for _ in range(_SKIPPED_PER_CLAIM):
@@ -118,10 +121,13 @@ def hand_out(tx: Transaction, record: LaneRecord, want: Want) -> tuple[Claim, Ro
         if row is None:
             return None
         claim = _fit_claim(tx, row)
-        if claim is not None:
+        if claim is None:
+            tx.book()
+        elif row[20] is not None and not limits.take(tx, row[20]):
+            limits.hold(tx, row[0])
+        else:
             _take(tx, record, row, claim)
             return claim, row
-        tx.book()
     return None
 
 
@@ -134,6 +140,14 @@ def best_for(tx: Transaction, want: Want) -> Row | None:
         row = tx.run(_SQL["next of any but"], (low, high, queue_numbers(tx, want.reserved))).fetchone()
     else:
         row = tx.run(_SQL["next of any"], (low, high)).fetchone()
+    return row if row is None or not row[21] else _best_of_all_ages(tx, want, row[21])
+
+
+def _best_of_all_ages(tx: Transaction, want: Want, grain: int) -> Row | None:
+    """Where waiting counts: a point of priority is worth `grain` microseconds."""
+    name, queues = ("next of any", want.reserved) if want.is_any else ("next of list", want.queues)
+    asked = (want.min_priority, want.max_priority, queue_numbers(tx, queues), grain)
+    row: Row | None = tx.run(_AGEING[name], asked).fetchone()
     return row
 
 
@@ -218,10 +232,15 @@ def as_claim(tx: Transaction, row: Row, number: int, claimed_at: float) -> Claim
 def promote_due(tx: Transaction, limit: int) -> int:
     """Move due jobs to pending, oldest due time first."""
     due = tx.all(_SQL["due"], (tx.now, limit))
-    for rank, queue, priority in due:
-        tx.run(_SQL["promote"], (tx.now, rank))
+    for rank, queue, priority, limited in due:
+        tx.run(_SQL["promote"], (PENDING if limited is None else HELD, tx.now, rank))
         tx.moved(queue, SCHEDULED, PENDING)
-        tx.ring(tx.queue_name(queue), priority)
+        if limited is None:
+            tx.ring(tx.queue_name(queue), priority)
+        else:
+            tx.freed.add(limited)
+    if tx.freed:
+        limits.let_go(tx)
     return len(due)
 
 

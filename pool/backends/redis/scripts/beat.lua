@@ -3,7 +3,7 @@
 -- ARGV 1 lease seconds  2 mark of the supervisor  3 facts (JSON)  4 on: lane, job id, claim of each thing held
 -- Returns {lost, cancelled, unknown}: lost and cancelled hold positions (from 1) of the things held;
 --      unknown holds {lane, job id, claim}.
---! include keys checks records places choosing
+--! include keys checks records places limits choosing
 local POOL = KEYS[15]
 local POOL_TEXT = string.sub(POOL, #ROOT + 6)
 local entries = call('HGETALL', POOL)

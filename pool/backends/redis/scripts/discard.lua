@@ -2,7 +2,7 @@
 -- KEYS 1-14 as in parts/keys.lua
 -- ARGV 1 job id
 -- Returns {"ok", job...} as in parts/telling.lua; {"none"}; {"illegal", status}.
---! include keys checks records places intake endings telling
+--! include keys checks records places limits intake batches endings telling
 local id = ARGV[1]
 local raw = call('HGET', JOBS, id)
 local record, s = read_record(raw), state_of(id)
@@ -12,6 +12,8 @@ if not s or s.status ~= FAILED then
 end
 check_all()
 check_queue(s.queue)
+if record then check_follow_ups(record) end
 call('ZREM', ROOT .. 'failed:' .. s.queue, id)
 finish(id, s, CANCELLED, 'discarded', record)
+announce()
 return tell(id)

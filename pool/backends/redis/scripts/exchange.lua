@@ -33,15 +33,16 @@ repeat
 
   -- the next job: of an explicit list the first queue that has one, else the best of the two queues with the lowest
   -- bounds, provided that no third can have a better one
-  local queue, id, raw, behind, behind_rank
+  local queue, id, raw, behind, behind_rank, aged
   if WANT ~= '' then
     if ARGV[7] ~= '0' or ARGV[8] ~= '+inf' then break end
     if call('ZCARD', DUES) > 0 and call('ZRANGEBYSCORE', DUES, '-inf', NOW_TEXT, 'LIMIT', '0', '1')[1] then break end
     if WANT == '=' then
       for listed in string.gmatch(ARGV[11], '[^\31]+') do
-        local first = call('ZSCORE', HEADS, listed) and call('ZRANGE', ROOT .. 'pending:' .. listed, '0', '0')
+        local bound = call('ZSCORE', HEADS, listed)
+        local first = bound and call('ZRANGE', ROOT .. 'pending:' .. listed, '0', '0')
         if first and first[1] then
-          queue, id = listed, first[1]
+          queue, id, aged = listed, first[1], string.byte(bound) == 45
           break
         end
       end
@@ -50,6 +51,7 @@ repeat
       local heads = call('ZRANGE', HEADS, '0', '2', 'WITHSCORES')
       queue = heads[1]
       if queue then
+        aged = string.byte(heads[2]) == 45
         local first = call('ZRANGE', ROOT .. 'pending:' .. queue, '0', '0', 'WITHSCORES')
         if not first[1] then break end
         id = first[1]
@@ -66,6 +68,7 @@ repeat
         end
       end
     end
+    if aged then break end -- a bound below zero: waiting counts here, and the first is not always the next
     if id then
       raw = call('HGET', JOBS, id)
       if not raw or #raw < 28 or string.byte(raw, 1) ~= 0 then break end
@@ -138,7 +141,7 @@ until true
 local PAST, IDS, QUEUES, UNIQUE = ROOT .. 'past', ROOT .. 'ids', ROOT .. 'queues', ROOT .. 'unique'
 local IDEM, IDEM_AT, BELLS = ROOT .. 'idem', ROOT .. 'idem_at', ROOT .. 'bells'
 local EXPIRY, POOLS = ROOT .. 'expiry', ROOT .. 'pools'
---! include checks records places intake endings choosing
+--! include checks records places limits intake batches endings choosing
 local lane = kept[1] and read_lane(kept[1])
 local is_new = not lane
 lane = lane or {request = 0, settled = 0, claim = 0, lease = 0, sign = 0, id = ''}
@@ -295,6 +298,11 @@ local function try_next(want)
   end
   if is_expired(found) then
     end_waiting(id, queue, s, found, CANCELLED, 'expired')
+    return true
+  end
+  local key = limit_of_record(found)
+  if key and not take_room(key, id) then
+    hold(id, queue, rank_of(found.priority, found.seq), key)
     return true
   end
   local handed = hand_out(queue, id, raw, found, s)

@@ -2,11 +2,13 @@
 -- KEYS 1-14 as in parts/keys.lua
 -- ARGV 1 seconds for completed (and cancelled)  2 for failed  3 for idempotency records  4 limit
 -- Returns how many were removed.
---! include keys checks records places removal
+--! include keys checks records places limits intake batches removal
 check_all()
 local limit, removed = tonumber(ARGV[4]), 0
 local queues = call('HKEYS', QUEUES)
 for _, queue in ipairs(queues) do check_queue(queue) end
+for _, key in ipairs({OPENS, LIMIT_AT, ROOT .. 'batches'}) do call('ZCARD', key) end
+call('HLEN', LIMITS)
 call('ZREM', HEADS, '')
 
 local function forget_set(set, queue, seconds)
@@ -53,6 +55,30 @@ if removed < limit then
   end
   removed = removed + #names
 end
+
+-- Limits that nobody has used for an hour and that hold nobody back.
+for _, key in ipairs(call('ZRANGEBYSCORE', LIMIT_AT, '-inf', string.format('%.6f', NOW - 3600), 'LIMIT', 0, 100)) do
+  local l = read_limit(key)
+  local is_used = l and (l.running > 0 or l.level < l.count - WHOLE or #lanes_of(key) > 0)
+  if is_used then
+    call('ZADD', LIMIT_AT, NOW_TEXT, key)
+  else
+    call('HDEL', LIMITS, key)
+    call('ZREM', LIMIT_AT, key)
+    call('ZREM', OPENS, key)
+    call('DEL', ROOT .. 'shown:' .. key, ROOT .. 'lanes:' .. key)
+  end
+end
+
+local batches = ROOT .. 'batches'
+local kept = math.max(tonumber(ARGV[1]), tonumber(ARGV[2]))
+for _, batch in ipairs(call('ZRANGEBYSCORE', batches, '-inf', '(' .. string.format('%.6f', NOW - kept), 'LIMIT', 0, 100)) do
+  if call('ZCARD', ROOT .. 'members:' .. batch) == 0 then
+    call('DEL', ROOT .. 'batch:' .. batch, ROOT .. 'members:' .. batch)
+    call('ZREM', batches, batch)
+  end
+end
+announce()
 
 local hours = call('HGETALL', STATS)
 for at = 1, #hours, 2 do

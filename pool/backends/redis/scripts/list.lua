@@ -2,7 +2,7 @@
 -- KEYS 1-14 as in parts/keys.lua
 -- ARGV 1 start after this id ("" = newest)  2 limit  3 how many to look at
 --      4 status  5 type  6 queue  7 owner  8 reason  9 text, in any (ASCII) case (each "" = any, else "=" and the value)
---      10 finished before ("" = any)
+--      10 finished before ("" = any)  11 id of the batch ("" = any)
 -- Returns {next id to start after ("" = this was the last), jobs...}, each {id, status, record, state}.
 --! include keys checks records telling
 local after, limit, budget = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
@@ -54,10 +54,13 @@ local function few_ids()
 end
 
 local function next_ids()
+  if ARGV[11] ~= '' then
+    return call('ZREVRANGEBYLEX', ROOT .. 'members:' .. ARGV[11], after == '' and '+' or '(' .. after, '-', 'LIMIT', 0, budget)
+  end
   return call('ZREVRANGEBYLEX', IDS, after == '' and '+' or '(' .. after, '-', 'LIMIT', 0, budget)
 end
 
-local few = few_ids()
+local few = ARGV[11] == '' and few_ids() or nil
 local ids = few or next_ids()
 local answer, looked = {''}, 0
 for _, id in ipairs(ids) do

@@ -2,8 +2,9 @@
 -- KEYS 1-14 as in parts/keys.lua
 -- ARGV 1 limit
 -- Returns {moved, next due ("" = none)}.
---! include keys checks records places intake endings choosing
+--! include keys checks records places limits intake batches endings choosing
 check_all()
+call('ZCARD', OPENS)
 call('ZREM', HEADS, '')
 local limit = tonumber(ARGV[1])
 local moved = promote(limit)
@@ -25,7 +26,7 @@ local function ring_sleepers()
       local low, high, mode, names = string.match(class, '^(%d+):(%d+):(.):(.*)$')
       local listed = low and string.find(names, '\31' .. queue .. '\31', 1, true) ~= nil
       local is_served = low and listed == (mode == '=') and not is_broken(queue)
-      if is_served and call('ZCARD', ROOT .. 'pending:' .. queue) > 0 then ring(class) end
+      if is_served and call('ZCOUNT', ROOT .. 'pending:' .. queue, '-inf', '(' .. HELD_FROM) > 0 then ring(class) end
     end
   end
 end
@@ -43,6 +44,13 @@ local function next_due()
   return call('ZRANGE', DUES, '0', '0', 'WITHSCORES')[2] or ''
 end
 
+local function first_opening()
+  return call('ZRANGE', OPENS, '0', '0', 'WITHSCORES')[2] or ''
+end
+
+for _, key in ipairs(call('ZRANGEBYSCORE', OPENS, '-inf', NOW_TEXT, 'LIMIT', 0, limit)) do freed[key] = true end
 announce()
 ring_sleepers()
-return {moved, next_due()}
+local due, opening = next_due(), first_opening()
+if due == '' or (opening ~= '' and tonumber(opening) < tonumber(due)) then due = opening end
+return {moved, due}

@@ -18,7 +18,7 @@ end
 local function oldest(queue)
   local since, low = nil, 0
   while true do
-    local first = call('ZRANGEBYSCORE', ROOT .. 'pending:' .. queue, low, '+inf', 'WITHSCORES', 'LIMIT', '0', '1')
+    local first = call('ZRANGEBYSCORE', ROOT .. 'pending:' .. queue, low, '(' .. HELD_FROM, 'WITHSCORES', 'LIMIT', '0', '1')
     if not first[1] then break end
     since = math.min(since or NOW, waits_since(first[1]))
     low = (math.floor(tonumber(first[2]) / SPAN) + 1) * SPAN

@@ -7,7 +7,7 @@
 --      11 on: lane, started claim, frames of its output, job of that claim ("" = any), for lanes that started something
 --      or have output
 -- Returns {moved on (0/1), recovered...}: each {id, status, worker, reason}; moved on = the counter has changed.
---! include keys checks records places intake endings losses choosing
+--! include keys checks records places limits intake batches endings losses choosing
 local POOL = KEYS[15]
 local POOL_TEXT = string.sub(POOL, #ROOT + 6)
 local MODE, WHO, SEEN, REASON = ARGV[1], ARGV[2], ARGV[3], ARGV[5]

@@ -2,9 +2,12 @@
 -- KEYS 1-14 as in parts/keys.lua
 -- ARGV 1 queue  2 paused ("0", "1", "" = as it is)  3 max_pending ("" = as it is)
 -- Returns nothing.
---! include keys checks records places
+-- While the store is moved: refused with {"moving", mark}.
+--! include keys checks records places limits moving
 local queue = ARGV[1]
 check_all()
+local moving = mark_of_move()
+if moving then return {'moving', moving} end
 check_queue(queue)
 local now = settings(queue)
 local paused, limit = now.paused and '1' or '0', string.format('%d', now.max_pending)

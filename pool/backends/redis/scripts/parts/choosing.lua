@@ -38,7 +38,7 @@ local function promote_queue(queue, limit)
     else
       call('ZREM', ROOT .. 'scheduled:' .. queue, id)
       call('ZADD', ROOT .. 'late:' .. queue, due[at + 1], id)
-      stand_pending(id, queue, record.priority, record.seq)
+      stand(id, queue, record.priority, record.seq, limit_of_record(record))
     end
   end
   reset_bound(DUES, queue, 'scheduled:')
@@ -63,15 +63,19 @@ local function first_in(queue, want)
     found = pcall_redis('ZRANGEBYSCORE', ROOT .. 'pending:' .. queue, want.low, want.high, 'WITHSCORES', 'LIMIT', '0', '1')
   end
   if found.err or is_broken(queue) then return nil, nil, true end
-  return found[1], tonumber(found[2])
+  local rank = tonumber(found[2])
+  if rank and rank >= HELD_FROM then return nil end
+  if rank and grain() > 0 then return aged_first(queue, want.low, want.high) end
+  return found[1], rank
 end
 
 -- An explicit list is strict: the first queue that has a job wins.
 local function choose_listed(want)
   for queue in string.gmatch(want.queues, '[^\31]+') do
     if call('ZSCORE', HEADS, queue) then
-      local id = first_in(queue, want)
+      local id, _, broken = first_in(queue, want)
       if id then return queue, id end
+      if want.whole and not broken then want.stale[queue] = false end
     end
   end
 end

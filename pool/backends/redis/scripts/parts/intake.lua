@@ -1,8 +1,9 @@
 -- New jobs. Arguments of one: id, queue, priority, body (the record from the priority on), extras (frames).
--- Extras: D delay, A run_at, E expires_in (>d each), I idempotency key, O owner, G digest, U unique key,
+-- Extras: D delay, A run_at, E expires_in (>d each), L limit (parts/limits.lua), B batch (parts/batches.lua), I idempotency key, O owner, G digest, U unique key,
 --         S and F: follow-ups on success and failure, as id, queue, priority, body, extras, each after its >I length.
 local JOB_ARGS = 5
 local seen_queue = {}
+local check_batch -- parts/batches.lua, where a step includes it
 
 local function number_frame(extras, tag) return extras[tag] and struct.unpack('>d', extras[tag]) end
 
@@ -54,6 +55,8 @@ local function store(id, queue, priority, body, raw_extras, extras, seq)
   greet(queue)
   if expires then call('ZADD', EXPIRY, expires_at, id) end
   if extras.U then call('HSET', UNIQUE, extras.U, id) end
+  local key = limit_of(queue, extras)
+  if key then declare(extras.L) end
   if extras.I then
     local name = extras.O .. '\0' .. extras.I
     call('HSET', IDEM, name, id .. string.char(WAITING) .. (extras.G or ''))
@@ -63,7 +66,7 @@ local function store(id, queue, priority, body, raw_extras, extras, seq)
     stand_scheduled(id, queue, run_at)
     return 'scheduled'
   end
-  stand_pending(id, queue, priority, seq)
+  stand(id, queue, priority, seq, key)
   return 'pending'
 end
 
@@ -98,4 +101,5 @@ local function check_follow_ups(record)
   local extras = read_frames(record.extras)
   if extras.S then check_queue(unpack_job(extras.S)[2]) end
   if extras.F then check_queue(unpack_job(extras.F)[2]) end
+  if extras.B and check_batch then check_batch(extras.B) end
 end

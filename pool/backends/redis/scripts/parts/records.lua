@@ -115,10 +115,8 @@ local function pack_lane(l)
   return struct.pack('>dBIdI', l.request, l.settled, l.claim, l.lease, l.sign) .. l.id
 end
 
--- Append an attempt; the newest ten stay. `tail`: frames of cause and output.
-local function remember(id, s, outcome, tail)
-  local body = struct.pack('>HddB', math.min(s.retries + 1, 65535), s.started, NOW, string.byte(outcome))
-    .. frame('l', s.lane) .. tail
+-- Append to the history; the newest ten stay.
+local function append_attempt(id, body)
   local old = call('HGET', PAST, id) or ''
   local starts, pos = {}, 1
   while pos <= #old do
@@ -128,6 +126,12 @@ local function remember(id, s, outcome, tail)
   end
   if #starts >= 10 then old = string.sub(old, starts[#starts - 8]) end
   call('HSET', PAST, id, old .. struct.pack('>I', #body) .. body)
+end
+
+-- Append an attempt. `tail`: frames of cause and output.
+local function remember(id, s, outcome, tail)
+  append_attempt(id, struct.pack('>HddB', math.min(s.retries + 1, 65535), s.started, NOW, string.byte(outcome))
+    .. frame('l', s.lane) .. tail)
 end
 
 -- Counters are kept per hour (UTC, hours since 1970); `forget` folds old hours into the totals.

@@ -6,6 +6,12 @@ local function remove(id, set, queue)
   if set == 'pending:' or set == 'scheduled:' then leave_place(id, queue) end
   if record and record.extras ~= '' then
     local extras = read_frames(record.extras)
+    local key = limit_of(queue, extras)
+    if key then leave_limit(id, queue, key) end
+    if extras.B then
+      if not s or s.status == WAITING then member_moved(extras.B, WAITING, CANCELLED) end
+      call('ZREM', ROOT .. 'members:' .. extras.B, id)
+    end
     if extras.U and call('HGET', UNIQUE, extras.U) == id then call('HDEL', UNIQUE, extras.U) end
     if extras.I then
       local name = extras.O .. '\0' .. extras.I
