@@ -32,7 +32,7 @@ def import_app(config: Config) -> None:
     if folder not in sys.path[:1]:
         sys.path.insert(0, folder)
     for name in config.app.modules:
-        _import(name)
+        _import(name, folder)
     try:
         register_commands(config, registry)
     except InvalidJob as error:
@@ -62,8 +62,16 @@ def remark_of(error: BaseException) -> bytes:
     return str(error).encode("utf-8", "backslashreplace").replace(b"\0", b"")[-REMARK_BYTES:]
 
 
-def _import(name: str) -> None:
+def _import(name: str, folder: str) -> None:
     try:
         importlib.import_module(name)
     except BaseException as error:  # SystemExit too: a module that ends the process is no module
-        raise BootFailed(f"app module {name!r} cannot be imported\n{traceback_of(error)}") from None
+        said = f"app module {name!r} cannot be imported\n{traceback_of(error)}"
+        raise BootFailed(said + _where_it_was_looked_for(error, name, folder)) from None
+
+
+def _where_it_was_looked_for(error: BaseException, name: str, folder: str) -> str:
+    """A hint for who started the pool in the wrong folder. The last line is the one that `status` shows."""
+    if not isinstance(error, ModuleNotFoundError) or error.name not in (name, name.partition(".")[0]):
+        return ""
+    return f"{error.name}.py is not in {folder}: start the pool in its folder, or set [app] path"

@@ -79,6 +79,8 @@ def test_a_module_that_is_not_there_is_named(open_house: OpenHouse) -> None:
     done = open_house(start=False).cli("check", "--app", "taskz", check=False)
     assert done.returncode == 78
     assert "app module 'taskz' cannot be imported" in done.stderr
+    assert "taskz.py is not in /" in done.stderr
+    assert "[app] path" in done.stderr
 
 
 @pytest.mark.parametrize("words", [("status",), ("health",), ("scale", "3"), ("stop",), ("reload",), ("stack", "1")])
