@@ -12,7 +12,7 @@ from pool.spoken import duration, one_line, size
 
 __all__ = [
     "STYLES", "duration", "is_terminal", "one_line", "printable", "remark", "rich_table", "say", "say_facts", "say_json",
-    "say_table", "size",
+    "say_table", "size", "text_of",
 ]  # fmt: skip
 
 Row = Sequence[Any]
@@ -40,7 +40,7 @@ def say_json(document: Any) -> None:
 
 def say_table(columns: Sequence[str], rows: Iterable[Row], *, title: str = "", empty: str = "none") -> None:
     """Rows under headings. The last column takes what room is left; the others are never cut."""
-    cells = [[printable(_text(value)) for value in row] for row in rows]
+    cells = [[printable(text_of(value)) for value in row] for row in rows]
     if not cells:
         say(f"{title}: {empty}" if title else empty)
     elif is_terminal():
@@ -54,7 +54,7 @@ def say_facts(pairs: Iterable[tuple[str, Any]]) -> None:
     known = [(name, value) for name, value in pairs if value is not None and value != ""]
     width = max((len(name) for name, _ in known), default=0)
     for name, value in known:
-        say(f"{name:<{width}}  {_text(value)}")
+        say(f"{name:<{width}}  {text_of(value)}")
 
 
 def is_terminal() -> bool:
@@ -68,7 +68,8 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in text)
 
 
-def _text(value: Any) -> str:
+def text_of(value: Any) -> str:
+    """A cell's text: nothing for None, yes and no, numbers with commas."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -101,7 +102,7 @@ def rich_table(columns: Sequence[str], cells: Iterable[Sequence[str]], title: st
         is_last = number == len(columns) - 1
         table.add_column(name, no_wrap=not is_last, overflow="ellipsis" if is_last else "fold")
     for row in cells:
-        table.add_row(*(Text(cell, style=STYLES.get(cell, "")) for cell in row))
+        table.add_row(*(Text(printable(cell), style=STYLES.get(cell, "")) for cell in row))
     return table
 
 

@@ -2,16 +2,17 @@
 
 import dataclasses
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from pool.backends.contract import PoolState, QueueState
+from pool.backends.contract import Backend, PoolState, QueueState
 from pool.cli.failures import Refused
-from pool.cli.output import duration, say, say_json, say_table
+from pool.cli.output import duration, rich_table, say, say_json, say_table, text_of
 from pool.cli.store import AsJson, BackendUrl, ConfigFile, load, opened
+from pool.cli.watching import watch
 from pool.jobs.checks import checked_queue
 from pool.jobs.lifecycle import Status
 from pool.why import STALE_BEAT_S, serves
@@ -21,16 +22,30 @@ WAITING = frozenset({Status.PENDING, Status.SCHEDULED})
 PURGE_AT_ONCE = 1000
 
 
-def queues(as_json: AsJson = False, config: ConfigFile = None, backend: BackendUrl = None) -> None:
+def queues(
+    watch_them: Annotated[bool, typer.Option("--watch", help="Look again each second.")] = False,
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+    backend: BackendUrl = None,
+) -> None:
     """List the queues with what waits, runs and failed in them."""
     loaded = load(config, backend)
     with opened(loaded) as store:
-        states = {state.name: state for state in store.queues()}
-        pools = store.pools()
-    for queue in loaded.config.queues:
-        states.setdefault(queue.name, QueueState(name=queue.name))
-    documents = [queue_document(states[name], pools) for name in sorted(states)]
-    say_json(documents) if as_json else _say_queues(documents)
+
+        def look() -> list[dict[str, Any]]:
+            return _queue_documents(store, (queue.name for queue in loaded.config.queues))
+
+        if watch_them:
+            watch(look, _say_queues, _picture, as_json=as_json)
+        else:
+            say_json(look()) if as_json else _say_queues(look())
+
+
+def _queue_documents(store: Backend, configured: Iterable[str]) -> list[dict[str, Any]]:
+    """Every queue by name, configured ones that are empty too."""
+    states = {name: QueueState(name=name) for name in configured} | {state.name: state for state in store.queues()}
+    pools = store.pools()
+    return [queue_document(states[name], pools) for name in sorted(states)]
 
 
 def queue_document(state: QueueState, pools: Sequence[PoolState]) -> dict[str, Any]:
@@ -129,18 +144,24 @@ def backup(
     say_json({"file": str(file), "bytes": size}) if as_json else say(f"wrote {file} ({size:,} bytes)")
 
 
+QUEUE_COLUMNS = ("queue", "pending", "scheduled", "running", "completed", "failed", "oldest", "overdue", "remark")
+
+
 def _say_queues(documents: list[dict[str, Any]]) -> None:
-    columns = ("queue", "pending", "scheduled", "running", "completed", "failed", "oldest", "overdue", "remark")
-    rows = [
-        (
-            *(d[key] for key in ("name", "pending", "scheduled", "running", "completed", "failed")),
-            duration(d["oldest_pending_s"]),
-            d["overdue"] or "",
-            _queue_remark(d),
-        )
+    say_table(QUEUE_COLUMNS, _queue_rows(documents), empty="no queues yet")
+
+
+def _picture(documents: list[dict[str, Any]]) -> Any:
+    """The same, as something that rich can draw again and again."""
+    return rich_table(QUEUE_COLUMNS, [[text_of(cell) for cell in row] for row in _queue_rows(documents)])
+
+
+def _queue_rows(documents: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    counts = ("name", "pending", "scheduled", "running", "completed", "failed")
+    return [
+        (*(d[key] for key in counts), duration(d["oldest_pending_s"]), d["overdue"] or "", _queue_remark(d))
         for d in documents
     ]
-    say_table(columns, rows, empty="no queues yet")
 
 
 def _queue_remark(document: dict[str, Any]) -> str:

@@ -1,14 +1,12 @@
 """`status` for people: the pool in a line, its workers, its queues, its store. Reads only the /status document."""
 
-import select
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from pool.cli.output import duration, is_terminal, one_line, rich_table, say, say_json, say_table, size
+from pool.cli.output import duration, one_line, rich_table, say, say_table, size
+from pool.cli.watching import watch
 
 Document = dict[str, Any]
-LOOK_EVERY_S = 1.0
 
 WORKER_COLUMNS = ("slot", "group", "pid", "state", "since", "done", "failed", "memory", "restarts", "doing")
 QUEUE_COLUMNS = ("queue", "pending", "scheduled", "running", "failed", "oldest", "overdue", "remark")
@@ -25,13 +23,8 @@ def show_status(document: Document) -> None:
 
 
 def watch_status(look: Callable[[], Document], *, as_json: bool) -> int:
-    """A look each second until Ctrl-C: redrawn in place on a terminal, one after the other in a pipe."""
-    if as_json or not is_terminal():
-        return _repeat(lambda: say_json(look()) if as_json else show_status(look()))
-    from rich.live import Live
-
-    with Live(picture(look()), screen=True, auto_refresh=False) as live:
-        return _repeat(lambda: live.update(picture(look()), refresh=True))
+    """A look each second until Ctrl-C."""
+    return watch(look, show_status, picture, as_json=as_json)
 
 
 def picture(document: Document) -> Any:
@@ -115,13 +108,3 @@ def _exit_words(last: Document) -> str:
 
 def _cell(value: Any) -> str:
     return "" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def _repeat(look: Callable[[], Any]) -> int:
-    try:
-        while True:
-            look()
-            sys.stdout.flush()
-            select.select([], [], [], LOOK_EVERY_S)
-    except KeyboardInterrupt:
-        return 0

@@ -164,6 +164,21 @@ def test_in_a_pipe_it_prints_plain_lines(open_house: OpenHouse) -> None:
     assert "\\x1b[31mred" in text
 
 
+def test_queues_are_watched_in_place_until_ctrl_c(
+    open_house: OpenHouse, open_terminal: Callable[..., Terminal]
+) -> None:
+    house = open_house(start=False)
+    client = house.client.backend()
+    client.set_queue("mail", paused=True)
+    terminal = open_terminal(house, "queues", "--watch")
+    terminal.until_shows("mail", "paused")
+    client.set_queue("mail", paused=False)
+    until(lambda: "paused" not in terminal.screen(), "the queue resumed on the screen")
+    assert terminal.screen().count("mail") == 1
+    terminal.press("C-c")
+    until(terminal.has_ended, "the watch ended")
+
+
 def test_no_pool_is_said_and_costs_69(open_house: OpenHouse) -> None:
     done = open_house(start=False).cli("top", check=False)
     assert done.returncode == 69
