@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import random
+import signal
 import sqlite3
 import time
 from collections import Counter
@@ -82,6 +83,7 @@ def rage(town: Town, order: Order, report: Report) -> None:
             report.wrong.append(f"{accident.__name__} (number {number}) met {type(error).__name__}: {error}")
             town.heal()
         report.accidents[accident.__name__] += 1
+        report.wrong += town.start_who_ended()
         number += 1
         time.sleep(rng.uniform(0, PAUSE_S))
 
@@ -91,11 +93,11 @@ def quiet(town: Town, report: Report) -> None:
     town.heal()
     for producer in list(town.producers):
         town.dismiss_producer(producer)
-    for house in town.pools:
-        house.configure(workers=2)
-        with contextlib.suppress(ProcessLookupError):
-            house.send_signal(1)
     try:
+        for house in town.pools:
+            house.wait_ready()
+            house.configure(workers=2)
+            house.send_signal(signal.SIGHUP)
         for house in town.pools:
             house.wait_ready()
         until(lambda: is_drained(town), "all jobs over", within=DRAIN_S)
@@ -158,7 +160,11 @@ def counted_right(town: Town, states: Counter[str]) -> list[str]:
 
 
 def descriptors(house: ChaosHouse) -> int:
-    return len(os.listdir(f"/proc/{house.pid}/fd"))
+    """Of the supervisor; 0 when there is none."""
+    try:
+        return len(os.listdir(f"/proc/{house.pid}/fd"))
+    except FileNotFoundError:
+        return 0
 
 
 def look_at_residents(town: Town, first: dict[ChaosHouse, int], report: Report) -> None:

@@ -24,6 +24,7 @@ from tests.helpers.servers import FLAVOURS, Server, running
 
 ROOT = Path(__file__).parents[2]
 LEASE_S = 4.0
+EX_CONFIG = 78
 STOP_TIMEOUT_S = 3.0
 TASKS = (Path(__file__).parent / "tasks.py").read_text()
 SETTINGS = """
@@ -130,6 +131,18 @@ class Town:
             yield client.backend()
         finally:
             client.close()
+
+    def start_who_ended(self) -> list[str]:
+        """A supervisor may end by itself for two reasons: a signal that came before its handlers stood, and a first start
+        with code that no worker can import. Any other end is a complaint."""
+        complaints = []
+        for house in self.pools:
+            if house.is_running or house.process is None:
+                continue
+            if house.process.returncode not in (-signal.SIGHUP, EX_CONFIG):
+                complaints.append(f"a supervisor ended by itself with {house.process.returncode}")
+            house.start(wait=False)
+        return complaints
 
     def heal(self) -> None:
         """Whatever the last accident left: every process goes on, every link is whole, every pool runs."""
