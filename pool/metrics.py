@@ -39,6 +39,7 @@ class _Scrape(Collector):
 
     def collect(self) -> Iterator[Metric]:
         yield from _pool(self._status["pool"])
+        yield from _memory(self._status["memory"])
         yield from _workers(self._status)
         yield from _jobs(self._status["totals"])
         yield from _queues(self._status["queues"])
@@ -63,6 +64,15 @@ def _states(name: str, text: str, states: tuple[str, ...], counts: Mapping[str, 
     for state in states:
         family.add_metric([state], counts.get(state, 0))
     return family
+
+
+def _memory(memory: Document) -> Iterator[Metric]:
+    yield GaugeMetricFamily("jobpool_memory_bytes", "All processes of the pool together", value=memory["used_bytes"])
+    if memory["limit_bytes"]:
+        limit = memory["limit_bytes"]
+        yield GaugeMetricFamily("jobpool_memory_limit_bytes", "What the cgroup or the machine allows", value=limit)
+    ceilings = memory["ceilings_bytes"]
+    yield GaugeMetricFamily("jobpool_memory_ceilings_bytes", "All workers at their ceilings", value=ceilings)
 
 
 def _workers(status: Document) -> Iterator[Metric]:

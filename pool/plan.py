@@ -110,6 +110,8 @@ def _workers(config: Config, name: str, group: WorkerKeys, options: Options) -> 
         count_max=group.count_max,
         target_wait=group.target_wait,
         queues=tuple(group.queues),
+        min_priority=group.min_priority,
+        max_priority=group.max_priority,
     )
 
 

@@ -77,3 +77,5 @@ class ChildSpec:
     count_max: int | None = None
     target_wait: float | None = None
     queues: tuple[str, ...] = ("*",)
+    min_priority: int = 0
+    max_priority: int = 100

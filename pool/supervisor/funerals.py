@@ -64,6 +64,7 @@ class Funerals:
 
     def free_settled_records(self) -> None:
         """The keeper has told the store: these records may be used again."""
+        self._oom.look()
         waiting = []
         for child in self._unsettled:
             if is_settled(child):
@@ -98,7 +99,7 @@ class Funerals:
 
     def _exit_of(self, child: Child, ending: Ending) -> LastExit:
         was_strange = ending.signal == signal.SIGKILL and child.ordered == Ordered.NONE
-        return last_exit_of(child, ending, oom=was_strange and self._oom.rose())
+        return last_exit_of(child, ending, oom=was_strange and self._oom.explains_a_death())
 
     def _leave_note(self, child: Child, ending: Ending, exit: LastExit) -> None:
         if child.role != Role.WORKER:

@@ -52,6 +52,11 @@ class House:
         """How many replacements are booting in the slot's group."""
         return sum(other.heir is not None for other in self.children.of_group((slot.role, slot.group)))
 
+    def surplus_workers(self) -> tuple[int, int]:
+        """How many heirs boot and how many replaced ones still leave, over all groups."""
+        slots = [slot for slot in self.children.slots.values() if slot.role == Role.WORKER]
+        return sum(slot.heir is not None for slot in slots), sum(len(slot.leavers) for slot in slots)
+
     def worker_slots(self) -> list[Slot]:
         return self.children.workers()
 

@@ -8,7 +8,7 @@ from pool.logs import log
 from pool.seat import ChildSpec
 from pool.supervisor.children import Child, Stage
 from pool.supervisor.house import House
-from pool.supervisor.memory import Size, ceiling_below_fresh, judge, size_of
+from pool.supervisor.memory import Size, ceiling_below_fresh, exact_bytes, judge, rss_bytes, shared_bytes, size_of
 from pool.supervisor.silence import Silence, silence_of
 
 HeldClaim = tuple[bytes, int]  # the job and its claim number, which alone says nothing: most jobs are claimed once
@@ -65,14 +65,15 @@ class Inspection:
         ):
             log.error("child shows no sign of life", slot=child.slot, pid=child.pid, since_s=round(now - last_sign, 1))
 
-    # ------------------------------------------------------------------ memory
+    # ------------------------------------------------------------------ memory (the soft ceiling of pss and uss is the worker's own matter)
 
     def _look_at_memory(self, child: Child, process: Process, lanes: list[Lane], now: float) -> None:
         rule = self._spec_in_force(child).memory
         if child.role != Role.WORKER or now - self._measured_at.get(child.pid, 0.0) < rule.check_seconds:
             return
         self._measured_at[child.pid] = now
-        child.memory_bytes = size_of(child.pid, process, rule)
+        child.shared_bytes = shared_bytes(child.pid, process, child.shared_bytes)
+        child.memory_bytes = size_of(child.pid, process, rule, child.shared_bytes)
         self._learn_fresh_size(child, process, lanes)
         if ceiling_below_fresh(child.fresh_bytes, rule):
             return
@@ -80,7 +81,7 @@ class Inspection:
         size = judge(child.memory_bytes, rule, runs_user_code=bool(started))
         if size is Size.ABOVE_KILL:
             self._order_memory_kill(child, started)
-        elif size is Size.ABOVE_LIMIT and child.stage is Stage.READY and not child.replace_why:
+        elif size is Size.ABOVE_LIMIT and rule.metric == "rss" and child.stage is Stage.READY and not child.replace_why:
             child.replace_why = "memory"
             log.info("worker is above its memory limit", slot=child.slot, bytes=child.memory_bytes)
 
@@ -89,7 +90,11 @@ class Inspection:
 
         def is_still_due() -> bool:
             rule = self._spec_in_force(child).memory
-            return still_runs() and size_of(child.pid, child.record.process.read(), rule) > rule.kill
+            if not still_runs():
+                return False
+            size = exact_bytes(child.pid, rule)  # it stands still now
+            child.shared_bytes = max(0, rss_bytes(child.pid) - size)
+            return size > rule.kill
 
         self._house.executions.order(child, Ordered.MEMORY, is_still_due)
 

@@ -94,7 +94,7 @@ class Supervisor:
             self.children.want(spec, spec.count, self.plan.count_sources.get(spec.group, "file"))
         for notice in self.plan.notices:
             log.warning(notice)
-        self._scaling.warn_about_memory()
+        self._scaling.compare_with_memory()
         # What is here now is shared with every child for good: the collector must not touch, and so copy, its pages.
         gc.collect()
         gc.freeze()

@@ -1,10 +1,14 @@
-"""How big a worker is and what follows from it. The parent reads only `statm`; pss and uss the worker measures itself."""
+"""How big a worker is and what follows from it. The parent reads only `statm`: a worker says how much of its rss does not
+count in pss or uss, and that part hardly changes while a job runs, so that growth shows in rss.
+"""
 
 import os
 from enum import Enum, auto
+from pathlib import Path
 
 from pool.board.record import Process
-from pool.seat import MemoryRule
+from pool.seat import ChildSpec, MemoryMetric, MemoryRule
+from pool.supervisor.children import Children
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
@@ -31,9 +35,38 @@ def rss_bytes(pid: int) -> int:
         os.close(fd)
 
 
-def size_of(pid: int, process: Process, rule: MemoryRule) -> int:
-    """Bytes in the rule's metric; 0 = unknown."""
-    return rss_bytes(pid) if rule.metric == "rss" else process.rss_bytes
+def size_of(pid: int, process: Process, rule: MemoryRule, shared: int) -> int:
+    """Bytes in the rule's metric, 0 = unknown; pss and uss are rss less the `shared` bytes that do not count in them."""
+    if rule.metric == "rss":
+        return rss_bytes(pid)
+    return max(0, rss_bytes(pid) - shared) if process.rss_bytes else 0
+
+
+def shared_bytes(pid: int, process: Process, known: int) -> int:
+    """What rss has more than the worker's own figure; never more than known before, so that growth is seen, not excused."""
+    if not process.rss_bytes:
+        return known
+    more = max(0, rss_bytes(pid) - process.rss_bytes)
+    return more if known < 0 else min(known, more)
+
+
+def exact_bytes(pid: int, rule: MemoryRule) -> int:
+    """Walked through by the kernel, 0 = unknown. Danger: it waits while the process changes its map, so that only one
+    that stands still, stopped by us, may be asked.
+    """
+    rss = rss_bytes(pid)
+    return rss if rule.metric == "rss" else min(rss, rollup_bytes(pid, rule.metric) or rss)
+
+
+def rollup_bytes(pid: int, metric: MemoryMetric) -> int:
+    """pss, or uss as the private pages; 0 where /proc hides it."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
+    except OSError:
+        return 0
+    wanted = {"pss": ("Pss",), "uss": ("Private_Clean", "Private_Dirty"), "rss": ("Rss",)}[metric]
+    sizes = {name: int(rest.split()[0]) for name, _, rest in (line.partition(":") for line in lines)}
+    return sum(sizes.get(name, 0) for name in wanted) * 1024
 
 
 def judge(size: int, rule: MemoryRule, *, runs_user_code: bool) -> Size:
@@ -41,6 +74,16 @@ def judge(size: int, rule: MemoryRule, *, runs_user_code: bool) -> Size:
     if rule.kill and size > rule.kill:
         return Size.ABOVE_KILL if runs_user_code else Size.ABOVE_LIMIT
     return Size.ABOVE_LIMIT if rule.limit and size > rule.limit else Size.FINE
+
+
+def ceiling_of(spec: ChildSpec) -> int:
+    """The most that one worker may come to: bytes, 0 = no ceiling."""
+    return spec.memory.kill or spec.memory.limit
+
+
+def promised_bytes(children: Children) -> int:
+    """What all wanted workers need when each is at its ceiling."""
+    return sum(group.wanted * ceiling_of(group.spec) for group in children.groups.values())
 
 
 def ceiling_below_fresh(fresh: int, rule: MemoryRule) -> str:

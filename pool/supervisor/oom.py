@@ -1,50 +1,35 @@
 """Whether the kernel killed for want of memory: said only when the cgroup's own counter rose, never guessed."""
 
-from pathlib import Path
+from pool.clock import monotonic_now
+from pool.supervisor import cgroup
+
+# A kill that was counted longer ago hit something else: a subprocess of a job, a neighbour in our cgroup.
+_RECENT_S = 3.0
 
 
 class OomCounter:
-    """The `oom_kill` counter of our cgroup (v2); without one, nothing is ever blamed on memory."""
+    """The counter of our cgroup; without one, nothing is ever blamed on memory. Each kill explains one death."""
 
     def __init__(self) -> None:
-        self._file = _events_file()
+        self._group = next(iter(cgroup.own_cgroups()), None)
         self._last = self._read()
+        self._unexplained, self._seen_at = 0, 0.0
 
-    def rose(self) -> bool:
-        """Whether it rose since the last question."""
-        before, self._last = self._last, self._read()
-        return self._last > before
+    def look(self) -> None:
+        """To be called about once a second, so that an old kill is not taken for a new one."""
+        before, self._last, now = self._last, self._read(), monotonic_now()
+        if self._last > before:
+            self._unexplained, self._seen_at = self._unexplained + self._last - before, now
+        elif now - self._seen_at > _RECENT_S:
+            self._unexplained = 0
+
+    def explains_a_death(self) -> bool:
+        """Whether the kernel has just killed, once more than it was asked here."""
+        self.look()
+        if not self._unexplained:
+            return False
+        self._unexplained -= 1
+        return True
 
     def _read(self) -> int:
-        if self._file is None:
-            return 0
-        try:
-            lines = self._file.read_text().splitlines()
-        except OSError:
-            return 0
-        return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), 0)
-
-
-def _cgroup_dir() -> Path | None:
-    try:
-        entries = Path("/proc/self/cgroup").read_text().splitlines()
-    except OSError:
-        return None
-    ours = next((entry[3:] for entry in entries if entry.startswith("0::")), None)
-    return None if ours is None else Path("/sys/fs/cgroup") / ours.lstrip("/")
-
-
-def _events_file() -> Path | None:
-    folder = _cgroup_dir()
-    file = folder / "memory.events" if folder is not None else None
-    return file if file is not None and file.exists() else None
-
-
-def memory_max_bytes() -> int | None:
-    """Our cgroup's limit, or None where there is none to read."""
-    folder = _cgroup_dir()
-    try:
-        text = (folder / "memory.max").read_text().strip() if folder is not None else "max"
-    except OSError:
-        return None
-    return None if text == "max" else int(text)
+        return self._group.oom_kills() if self._group is not None else 0

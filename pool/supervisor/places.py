@@ -78,6 +78,7 @@ class Child:
     ordered: Ordered = Ordered.NONE
     fresh_bytes: int = 0
     memory_bytes: int = 0
+    shared_bytes: int = -1  # of its rss, not counted by the group's metric; -1 = unknown
     is_settled: bool = False  # dead, and the keeper has told the store
 
     @property

@@ -6,6 +6,7 @@ Document = dict[str, Any]
 
 NOTHING_CLAIMED_S = 30.0
 NOT_STARTED_S = 5.0
+HIGHEST_PRIORITY = 100  # as pool.jobs.priority has it; the supervisor knows no job
 
 
 def unready_reasons(status: Document, idle_s: dict[str, float]) -> list[str]:
@@ -61,7 +62,7 @@ def _of_queue(queue: Document, groups: list[Document], idle_s: dict[str, float])
 def _idle_time_of_its_workers(queue: Document, groups: list[Document], idle_s: dict[str, float]) -> float | None:
     """The shortest idle time among all workers that serve the queue; None when one of them is busy, or none serves it."""
     serving = [group for group in groups if serves(group, queue) and group["ready"] and not group["draining"]]
-    if not serving or any(group["name"] not in idle_s for group in serving):
+    if any(group["name"] not in idle_s for group in serving) or not cover_all_priorities(serving):
         return None
     return min(idle_s[group["name"]] for group in serving)
 
@@ -69,3 +70,12 @@ def _idle_time_of_its_workers(queue: Document, groups: list[Document], idle_s: d
 def serves(group: Document, queue: Document) -> bool:
     """Whether the group's workers take jobs of this queue; `"*"` leaves out queues reserved for other languages."""
     return queue["name"] in group["queues"] or ("*" in group["queues"] and queue.get("served", True))
+
+
+def cover_all_priorities(groups: list[Document]) -> bool:
+    """Whether any job of a queue has a group here. Where none serves low priorities, say, what waits may be just those."""
+    reached = 0
+    for group in sorted(groups, key=lambda group: group["min_priority"]):
+        if group["min_priority"] <= reached:
+            reached = max(reached, group["max_priority"] + 1)
+    return reached > HIGHEST_PRIORITY

@@ -10,8 +10,11 @@ from typing import Any
 from pool.board.board import Board
 from pool.board.record import Exit, Lane, Phase, Role, State
 from pool.clock import as_rfc3339
+from pool.seat import ChildSpec
+from pool.supervisor import budget
 from pool.supervisor.children import Child, Group, LastExit, Slot, Stage
 from pool.supervisor.control import Controlled
+from pool.supervisor.memory import promised_bytes, rss_bytes
 
 Document = dict[str, Any]
 NEWS_IS_STALE_S = 15.0  # the keeper posts every second, and is replaced before this
@@ -33,6 +36,7 @@ def status_document(pool: Controlled, now: Moment) -> Document:
     news = read_bulletin(pool.board)
     return {
         "pool": _pool(pool, now),
+        "memory": _memory(pool),
         "groups": [_group(pool, group) for group in pool.children.groups.values() if group.spec.role == Role.WORKER],
         "workers": _processes(pool, Role.WORKER, now),
         "keeper": _single(pool, Role.KEEPER, now),
@@ -98,6 +102,19 @@ def own_version() -> str:
         return "unknown"
 
 
+def _memory(pool: Controlled) -> Document:
+    """`used_bytes`: all processes of the pool by their groups' metrics (rss counts shared pages once per process)."""
+    allowed = budget.allowance()
+    living = list(pool.children.living())
+    return {
+        "used_bytes": sum(child.memory_bytes or rss_bytes(child.pid) for child in living) + rss_bytes(os.getpid()),
+        "ceilings_bytes": promised_bytes(pool.children),
+        "limit_bytes": allowed and allowed.limit_bytes,
+        "limit_by": allowed and allowed.by,
+        "left_bytes": allowed and allowed.left_bytes,
+    }
+
+
 def _group(pool: Controlled, group: Group) -> Document:
     slots = pool.children.of_group(group.key)
     spec = group.spec
@@ -109,6 +126,8 @@ def _group(pool: Controlled, group: Group) -> Document:
         "ready": sum(slot.is_ready for slot in slots),
         "draining": group.draining,
         "queues": spec.queues,
+        "min_priority": spec.min_priority,
+        "max_priority": spec.max_priority,
         "count_min": spec.count_min,
         "count_max": spec.count_max,
         "target_wait": spec.target_wait,
@@ -152,7 +171,7 @@ def _process(slot: Slot, child: Child, now: Moment) -> Document:
         "failed": own.failed,
         "retried": own.retried,
         "rss_bytes": child.memory_bytes or own.rss_bytes or None,
-        "memory_limit": child.spec.memory.limit,
+        **_ceilings(child.spec),
         "restarts": slot.restarts,
         "last_exit": exit_document(slot.last_exit),
         "next_start_s": None,
@@ -172,12 +191,18 @@ def _empty_place(slot: Slot, now: Moment) -> Document:
         "completed": 0,
         "failed": 0,
         "retried": 0,
-        "memory_limit": slot.spec.memory.limit,
+        **_ceilings(slot.spec),
         "restarts": slot.restarts,
         "last_exit": exit_document(slot.last_exit),
         "next_start_s": round(max(0.0, until - now.monotonic), 3),
         "why": slot.parked_why or None,
     }
+
+
+def _ceilings(spec: ChildSpec) -> Document:
+    """`rss_bytes` is measured by this metric."""
+    rule = spec.memory
+    return {"memory_limit": rule.limit, "memory_kill": rule.kill, "memory_metric": rule.metric}
 
 
 def state_word(child: Child) -> str:

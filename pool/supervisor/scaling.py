@@ -6,10 +6,11 @@ from pool.board.record import Role
 from pool.clock import wall_now
 from pool.logs import log
 from pool.seat import ChildSpec
+from pool.supervisor import budget
 from pool.supervisor.autoscale import Load, next_step
-from pool.supervisor.children import Group, GroupKey
+from pool.supervisor.children import Group, GroupKey, Slot
 from pool.supervisor.house import House
-from pool.supervisor.oom import memory_max_bytes
+from pool.supervisor.memory import ceiling_of, promised_bytes
 from pool.supervisor.report import read_bulletin
 
 MOST_WORKERS = 2000
@@ -25,7 +26,7 @@ class Scaling:
         self._house = house
         self._stepped_at: dict[GroupKey, float] = {}
         self._started_at, self._look_at = now, 0.0
-        self._memory_max = memory_max_bytes()
+        self._promised_bytes = 0
 
     def default_group(self) -> Group | None:
         """The one that TTIN, TTOU and a `scale` without a name mean: the first group of workers in the plan."""
@@ -57,20 +58,24 @@ class Scaling:
         if now < self._look_at:
             return
         self._look_at = now + LOOK_EVERY_S
+        self.compare_with_memory()
         for group in list(self._house.children.groups.values()):
             if group.spec.target_wait is not None and not group.draining:
                 self._autoscale(group, now)
 
-    def warn_about_memory(self) -> None:
-        """Once at the start: all ceilings together against what the cgroup allows."""
-        promised = sum(group.wanted * group.spec.memory.limit for group in self._house.children.groups.values())
-        if self._memory_max is not None and promised > self._memory_max:
-            sentence = (
-                f"all workers at their memory_limit need {promised:,} bytes, but the cgroup allows {self._memory_max:,}: "
-                "lower memory_limit or the count, or raise MemoryMax"
-            )
-            self._house.complaints["memory"] = sentence
-            log.warning("memory ceilings are above the cgroup's limit", why=sentence)
+    def compare_with_memory(self) -> None:
+        """All ceilings together against what we may use: at the start, and when counts or ceilings have changed."""
+        promised = promised_bytes(self._house.children)
+        if promised == self._promised_bytes:
+            return
+        self._promised_bytes = promised
+        allowed = budget.allowance()
+        self._house.complaints.pop("memory", None)
+        if allowed is not None and promised > allowed.limit_bytes:
+            sentence = memory_sentence(promised, allowed)
+            log.warning("memory ceilings are above what there is", why=sentence)
+            if allowed.by == "cgroup":  # the machine may swap, and most workers never reach their ceiling
+                self._house.complaints["memory"] = sentence
 
     # ------------------------------------------------------------------ by itself
 
@@ -94,13 +99,25 @@ class Scaling:
             idle=sum(slot.is_ready and slot.child is not None and slot.child.is_idle() for slot in slots),
             oldest_wait_s=oldest_wait(news, group.spec),
             since_last_step_s=now - self._stepped_at.get(group.key, self._started_at),
-            memory_left_bytes=self._memory_left(),
+            memory_left_bytes=self._memory_left(group, slots),
         )
 
-    def _memory_left(self) -> int | None:
-        if self._memory_max is None:
+    def _memory_left(self, group: Group, slots: list[Slot]) -> int | None:
+        """Less what workers already started may still grow to: their memory is as good as taken."""
+        allowed = budget.allowance()
+        if allowed is None or allowed.left_bytes is None:
             return None
-        return self._memory_max - sum(child.memory_bytes for child in self._house.children.living())
+        sizes = [slot.child.memory_bytes for slot in slots if slot.child is not None]
+        return allowed.left_bytes - sum(max(0, ceiling_of(group.spec) - size) for size in sizes)
+
+
+def memory_sentence(promised: int, allowed: budget.Allowance) -> str:
+    """For people: the numbers and the remedy."""
+    remedy = ", or raise MemoryMax" if allowed.by == "cgroup" else ""
+    return (
+        f"all workers at their memory ceiling need {promised:,} bytes, but the {allowed.by} allows {allowed.limit_bytes:,}: "
+        f"lower memory_limit or the count{remedy}"
+    )
 
 
 def oldest_wait(news: dict[str, Any], spec: ChildSpec) -> float | None:

@@ -54,16 +54,14 @@ class MemoryWatch:
         self._metric = metric
         self._every = SOONEST_LOOK_S if metric == "rss" else check_seconds
         self._next_look = 0.0
-        self._size = 0
-        self.rss = 0
+        self.last = 0  # as last looked at
 
     def size(self, now: float) -> int:
         """The size, as last looked at a moment ago at most (pss, uss: `memory_check_seconds`)."""
         if now >= self._next_look:
             self._next_look = now + self._every
-            self.rss = rss_bytes()
-            self._size = self.rss if self._metric == "rss" else _rollup_bytes(self._metric)
-        return self._size
+            self.last = rss_bytes() if self._metric == "rss" else _rollup_bytes(self._metric)
+        return self.last
 
 
 def rss_bytes() -> int:

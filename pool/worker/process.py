@@ -88,7 +88,8 @@ class Worker:
         publish_types(self.config)
         hooking.boot()
         self.around.settle_in()
-        self.limits.refuse_ceiling_below(self.limits.memory.size(monotonic_now()))
+        self.presence.rss_bytes = self.limits.memory.size(monotonic_now())
+        self.limits.refuse_ceiling_below(self.presence.rss_bytes)
         self.prepare()
         gc.collect()
         gc.freeze()  # what the app imported stays; the collector need not look at it again
@@ -139,7 +140,7 @@ class Worker:
         if self.around.is_damaged:
             return Exit.MAX_JOBS
         reached = self.limits.reached(self.presence.counts.jobs + self._ends_in_hand())
-        self.presence.rss_bytes = self.limits.memory.rss
+        self.presence.rss_bytes = self.limits.memory.last
         return reached
 
     def next_claim(self, why: Exit | None) -> Claim | None:

@@ -224,3 +224,28 @@ def test_each_death_is_counted_once_by_its_cause_and_planned_exits_never() -> No
     second.last_exit = death(9, oom=True)
     mortality.look(pool.children)
     assert mortality.deaths == {("workers", "signal_9"): 1, ("workers", "timeout"): 1, ("workers", "out_of_memory"): 1}
+
+
+def test_idle_workers_for_other_priorities_are_not_to_blame() -> None:
+    """A group for urgent jobs alone sits idle while bulk jobs wait, as it should; with one for the rest it is a fault."""
+    waiting = queue(pending=4, oldest_pending_s=40.0)
+    urgent = workers(1, "urgent", min_priority=30)
+    alone = StillPool(urgent)
+    alone.all_born(idle_s=45)
+    alone.keeper_says(waiting)
+    assert reasons_of(alone) == []
+
+    together = StillPool(urgent, workers(1, "rest", max_priority=29))
+    together.all_born(idle_s=45)
+    together.keeper_says(waiting)
+    assert len(reasons_of(together)) == 1
+
+
+def test_the_pools_memory_is_shown_against_what_there_is() -> None:
+    pool = StillPool(workers(2), keeper())
+    for child in pool.all_born():
+        child.memory_bytes = 40_000_000
+    memory = status_of(pool)["memory"]
+    assert memory["used_bytes"] > 120_000_000
+    assert memory["ceilings_bytes"] == 1_024_000_000
+    assert memory["limit_bytes"] >= memory["left_bytes"] > 0

@@ -210,3 +210,47 @@ def test_an_idle_supervisor_costs_next_to_nothing(stage: Stage) -> None:
     before = cpu()
     time.sleep(10)
     assert cpu() - before <= 0.03
+
+
+def cgroup_of(stage: Stage, *, limit_mb: int, used_mb: int) -> None:
+    """What the supervisor believes of its cgroup: the kernel's files, in the scene."""
+    folder = stage.scene / "root/sys/fs/cgroup/pool"
+    folder.mkdir(parents=True, exist_ok=True)
+    (stage.scene / "root/proc/self").mkdir(parents=True, exist_ok=True)
+    (stage.scene / "root/proc/self/cgroup").write_text("0::/pool\n")
+    (folder / "memory.max").write_text(f"{limit_mb << 20}\n")
+    (folder / "memory.current").write_text(f"{used_mb << 20}\n")
+
+
+def test_ceilings_above_what_the_cgroup_allows_are_warned_about_until_they_fit(stage: Stage) -> None:
+    cgroup_of(stage, limit_mb=600, used_mb=100)
+    stage.plan(4, memory={"limit": 200 << 20}).start()
+
+    (problem,) = stage.status()["pool"]["problems"]
+    assert "the cgroup allows 629,145,600" in problem
+    assert "memory ceilings are above what there is" in stage.log()
+    memory = stage.status()["memory"]
+    assert (memory["ceilings_bytes"], memory["limit_bytes"], memory["limit_by"]) == (800 << 20, 600 << 20, "cgroup")
+    assert memory["left_bytes"] == 500 << 20
+
+    stage.command("scale", count=3)
+    until(lambda: not stage.status()["pool"]["problems"], "it fits now")
+
+
+def test_a_roll_waits_for_memory_while_leavers_still_use_it(stage: Stage) -> None:
+    cgroup_of(stage, limit_mb=1000, used_mb=999)
+    stage.plan(2, memory={"check_seconds": 0.1}).start()
+    until(lambda: all(worker["rss_bytes"] for worker in stage.workers()), "measured")
+    for slot in (1, 2):
+        stage.tell(slot, "job 600")
+        stage.until_worker(slot, state="busy")
+
+    assert stage.command("reload", rolling=True)[0] == 200  # one too many is always allowed
+    until(lambda: "replacements wait for memory" in str(stage.status()["pool"]["problems"]), "said")
+    assert len([worker for worker in stage.workers() if worker["pid"]]) == 3
+    assert stage.state() == "reloading"
+
+    cgroup_of(stage, limit_mb=1000, used_mb=100)
+    stage.until_state("ready")
+    assert len([worker for worker in stage.workers() if worker["pid"]]) == 4
+    assert stage.status()["pool"]["problems"] == []

@@ -15,6 +15,7 @@ from pool.errors import ConfigError
 from pool.identity import new_pool_id
 from pool.seat import ChildSpec, MemoryRule
 from pool.settings import LogSection
+from pool.supervisor import cgroup
 from pool.supervisor.first_steps import take_first_steps
 from pool.supervisor.loop import Supervisor
 from pool.supervisor.planned import Plan
@@ -48,6 +49,8 @@ def wait_until_gone(path: Path) -> None:
 if __name__ == "__main__":
     take_first_steps()
     stage = Path(sys.argv[1])
+    if (stage / "root").exists():
+        cgroup.ROOT = stage / "root"
     logs.configure(LogSection(), pool="stage", who="supervisor", in_parent=True)
     if (stage / "threads").exists():
         threading.Thread(target=wait_until_gone, args=(stage / "threads",), daemon=True).start()
