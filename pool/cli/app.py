@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from pool.cli import audit, dead, demo, doctor, enqueue, jobs, light, queues, schedule, serve, start, token
+from pool.cli import audit, dead, demo, doctor, enqueue, jobs, light, move, queues, schedule, serve, start, token
 from pool.cli.completion import LightCommand
 from pool.cli.failures import USAGE
 
@@ -82,6 +82,7 @@ def _add_verbs() -> None:
     app.add_typer(schedule.schedule_app, name="schedule")
     app.command("audit")(audit.audit)
     app.command("serve")(_coded(serve.serve))
+    app.command("move")(move.move)
     app.add_typer(token.token_app, name="token")
     app.command("help")(_coded(show_help))
 
