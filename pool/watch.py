@@ -4,13 +4,13 @@ For development. It compares modification times twice a second; no file is read,
 """
 
 import os
-import select
 import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 from pool.board.record import Exit, State
 from pool.clock import monotonic_now
+from pool.descriptors import readable
 from pool.logs import log
 from pool.seat import Seat
 from pool.settings import Config
@@ -31,7 +31,7 @@ def run_watch(config: Config, seat: Seat) -> int:
     seen = source_times(root)
     _show(seat, State.IDLE)
     os.write(seat.announce_fd, b"w")
-    while not select.select([woken], [], [], LOOK_EVERY_S)[0] and os.getppid() == seat.parent.pid:
+    while not readable([woken], LOOK_EVERY_S) and os.getppid() == seat.parent.pid:
         seen = _look(root, seen, seat)
         _show(seat, State.IDLE)
     _show(seat, State.RETIRING, Exit.STOPPED)

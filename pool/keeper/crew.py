@@ -7,12 +7,12 @@ only for the living and recover the dead even while the parent is stopped or gon
 import contextlib
 import errno
 import os
-import select
 import signal
 from collections.abc import Iterator
 
 from pool.board.board import Board
 from pool.board.record import Record, Role, State
+from pool.descriptors import readable
 from pool.identity import LaneId, PoolId, WorkerId
 
 WORKING_ROLES = (Role.WORKER, Role.WEB)
@@ -47,7 +47,7 @@ class Crew:
         pidfd = self._pin(record)
         if pidfd == NOT_TO_BE_HAD:
             return _state(record.tenant.read().pid) not in ("", "Z", "X")
-        return pidfd >= 0 and not _has_ended(pidfd)
+        return pidfd >= 0 and not readable([pidfd], 0)
 
     def worker_id(self, record: Record) -> WorkerId:
         tenant = record.tenant.read()
@@ -102,13 +102,6 @@ def _open_pidfd(pid: int) -> int:
         return GONE
     except OSError:  # no descriptor is left: that says nothing of the process
         return NOT_TO_BE_HAD
-
-
-def _has_ended(pidfd: int) -> bool:
-    """By poll: select() cannot see a descriptor above 1023, and a big pool has them."""
-    poll = select.poll()
-    poll.register(pidfd, select.POLLIN)
-    return bool(poll.poll(0))
 
 
 def _state(pid: int) -> str:

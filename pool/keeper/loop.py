@@ -7,7 +7,6 @@ departure is settled; with the store away it then keeps the departures on disk f
 import contextlib
 import os
 import resource
-import select
 import signal
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from pool.backends.contract import Backend
 from pool.backends.opening import open_backend
 from pool.board.record import Exit, State
 from pool.clock import monotonic_now
+from pool.descriptors import readable
 from pool.errors import BackendUnavailable
 from pool.keeper.alerts import LOOK_EVERY_S, Alerts
 from pool.keeper.beat import Heartbeat
@@ -125,7 +125,7 @@ class Keeper:
         next_due = min(chore.due_at for chore in (self.renewal, self.burial, *self.chores))
         longest = 1.0 if self.facts.has_types or monotonic_now() > self._expect_types_until else 0.1
         seconds = max(0.0, min(longest, next_due - monotonic_now()))
-        ready, _, _ = select.select([self._wake_read, self.seat.note_fd], [], [], seconds)
+        ready = readable([self._wake_read, self.seat.note_fd], seconds)
         for fd in ready:
             _drain(fd)
         if ready:
@@ -204,7 +204,7 @@ class Keeper:
             return True
         give_up_at = monotonic_now() + GIVE_UP_STORE_AFTER_S
         while monotonic_now() < give_up_at:
-            if select.select([self._wake_read], [], [], 0.2)[0]:
+            if readable([self._wake_read], 0.2):
                 _drain(self._wake_read)
             self._show_life(State.BUSY)
             if settle_or_report(self.burials):

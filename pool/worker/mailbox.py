@@ -3,12 +3,12 @@
 import _signal  # type: ignore[import-not-found]  # its getsignal makes no enum members, which cost 1.5 µs a call
 import contextlib
 import os
-import select
 import signal
 from collections.abc import Callable
 from types import FrameType
 
 from pool import logs
+from pool.descriptors import readable
 
 Handler = Callable[[int, FrameType | None], None]
 UNMOVED_BY = (signal.SIGINT, signal.SIGHUP, signal.SIGWINCH, signal.SIGPIPE)
@@ -60,7 +60,7 @@ class Mailbox:
 
     def sleep(self, seconds: float) -> None:
         """Until a signal came, at most `seconds`."""
-        select.select([self.fd], [], [], max(0.0, seconds))
+        readable([self.fd], seconds)
         self.empty()
 
     def empty(self) -> None:

@@ -6,13 +6,13 @@ It takes calls in order; with none to make it sleeps on the bell, and a call wak
 import contextlib
 import os
 import queue
-import select
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
 from pool.backends.contract import Answer, Backend, Held, Want
+from pool.descriptors import readable
 from pool.identity import LaneId
 from pool.jobs.job import Settlement
 
@@ -108,7 +108,7 @@ class StoreThread:
             if not self._drain():
                 self._on_rung()
         else:
-            select.select([self._wake_read], [], [], SLICE_S)
+            readable([self._wake_read], SLICE_S)
             self._drain()
 
     def _drain(self) -> bool:

@@ -3,7 +3,6 @@
 import ctypes
 import logging
 import os
-import select
 import signal
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -18,6 +17,7 @@ from pool.backends.opening import open_backend
 from pool.board.board import Board
 from pool.board.record import Phase, Process, Record, Role, State
 from pool.clock import monotonic_now
+from pool.descriptors import readable
 from pool.identity import PoolId, WorkerId, new_pool_id, process_mark
 from pool.jobs.ids import new_job_id
 from pool.jobs.job import Cause, Job, NewJob
@@ -89,7 +89,7 @@ class Hired:
         return self.log.read_text(errors="replace") if self.log.exists() else "(no log)"
 
     def announcements(self) -> int:
-        ready, _, _ = select.select([self.announce_read], [], [], 0)
+        ready = readable([self.announce_read], 0)
         return len(os.read(self.announce_read, 100)) if ready else 0
 
 

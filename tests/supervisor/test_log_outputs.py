@@ -4,13 +4,13 @@ import contextlib
 import json
 import os
 import pty
-import select
 import signal
 import socket
 import subprocess
 import sys
 from pathlib import Path
 
+from pool.descriptors import readable
 from pool.logs.outputs import LogFile, StandardError
 from tests.helpers.until import until
 
@@ -50,7 +50,7 @@ log.info("the last line")
     seconds, dropped = child.stdout.readline().split()
     assert float(seconds) < 20 and int(dropped) > 3000
     with os.fdopen(read_end) as reader:
-        until(lambda: select.select([reader], [], [], 1)[0], "output")
+        until(lambda: readable([reader.fileno()], 1), "output")
         os.set_blocking(reader.fileno(), False)
         whole = b""
         with contextlib.suppress(BlockingIOError):

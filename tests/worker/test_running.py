@@ -2,13 +2,13 @@
 
 import json
 import os
-import select
 import signal
 from pathlib import Path
 
 import pytest
 
 from pool.board.record import Exit, Phase, State
+from pool.descriptors import readable
 from pool.jobs.lifecycle import Reason, Status
 from tests.helpers.hired import Shop
 from tests.helpers.until import until
@@ -206,7 +206,7 @@ def test_an_orphan_finishes_its_job_and_leaves(tmp_path: Path) -> None:
     os.waitpid(supervisor, 0)
     gate.touch()
 
-    assert select.select([pidfd], [], [], 60)[0], "the orphan did not leave"
+    assert readable([pidfd], 60), "the orphan did not leave"
     os.close(pidfd)
     assert shop.job(job).status is Status.COMPLETED
     assert shop.job(other).status is Status.PENDING
@@ -231,7 +231,7 @@ def test_an_orphan_that_does_not_finish_in_time_hands_its_job_back(tmp_path: Pat
     os.kill(supervisor, signal.SIGKILL)
     os.waitpid(supervisor, 0)
 
-    assert select.select([pidfd], [], [], 60)[0], "the orphan did not leave"
+    assert readable([pidfd], 60), "the orphan did not leave"
     os.close(pidfd)
     assert shop.job(job).status is Status.PENDING
     assert shop.job(job).retry_count == 0

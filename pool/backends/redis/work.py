@@ -1,7 +1,6 @@
 """What a lane does, on Redis: the hot path, and the sleep beside it."""
 
 import os
-import select
 from itertools import chain
 from typing import Any
 
@@ -21,6 +20,7 @@ from pool.backends.redis.records import (
 from pool.backends.redis.scripts import step
 from pool.backends.redis.trouble import ConnectionBroken, ServerError
 from pool.clock import monotonic_now
+from pool.descriptors import readable
 from pool.errors import BackendUnavailable, ClaimLost, LaneBarred, RequestRefused
 from pool.identity import LaneId, ProcessMark, process_mark
 from pool.jobs.job import Outcome, Settlement
@@ -159,7 +159,7 @@ class RedisWork(RedisIntake):
         return bool(self._session.run("peek", self._keys.fixed, (mode, listed(names))))
 
     def _sleep(self, seconds: float, interrupt_fd: int | None) -> None:
-        select.select([] if interrupt_fd is None else [interrupt_fd], [], [], seconds)
+        readable([] if interrupt_fd is None else [interrupt_fd], seconds)
 
 
 def _settlement_piece(word: Settlement) -> bytes:

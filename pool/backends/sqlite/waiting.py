@@ -1,7 +1,6 @@
 """How a worker sleeps: on its bell, looking at the store once a second in case a ring was lost."""
 
 import os
-import select
 from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
@@ -13,6 +12,7 @@ from pool.backends.sqlite.store import Store
 from pool.backends.sqlite.transaction import Transaction
 from pool.backends.sqlite.work import queue_numbers
 from pool.clock import monotonic_now, wall_now
+from pool.descriptors import readable
 from pool.errors import JobpoolError
 from pool.logs import log
 
@@ -148,4 +148,4 @@ def look(tx: Transaction, want: Want) -> tuple[bool, float | None]:
 
 def _sleep_without_bell(seconds: float, interrupt_fd: int | None) -> bool:
     interrupts = [] if interrupt_fd is None else [interrupt_fd]
-    return bool(select.select(interrupts, [], [], seconds)[0])
+    return bool(readable(interrupts, seconds))
