@@ -230,7 +230,6 @@ def _put_down(tx: Transaction, rank: int, raw_id: bytes, carried: CarriedJob) ->
     queue = tx.queue_id(job.queue)
     limited = None if job.limit_key is None else limits.declared(tx, carried.as_enqueued())
     batch = None if job.batch_id is None else tx.run(_SQL["name batch"], (rows.id_bytes(job.batch_id),)).fetchone()[0]
-    has_follow_ups = any(carried.follow_ups)
     values = (
         rank, raw_id, HELD if limited is not None and status == PENDING else status, queue, job.priority,
         tx.name_id(job.type), job.claim, job.retry_count, job.max_retries, job.kill_count, job.max_kills, job.misfits,
@@ -239,7 +238,7 @@ def _put_down(tx: Transaction, rank: int, raw_id: bytes, carried: CarriedJob) ->
         None if job.owner == LOCAL_OWNER else tx.name_id(job.owner), job.idempotency_key, job.unique_key,
         None if job.parent_id is None else rows.id_bytes(job.parent_id), job.reason and job.reason.value,
         rows.storable(job.error), rows.storable(job.exception), job.progress, rows.storable(job.progress_note),
-        rows.storable(carried.checkpoint), rows.follow_ups_of(carried.as_enqueued()) if has_follow_ups else None,
+        rows.storable(carried.checkpoint), rows.follow_ups_of(carried.as_enqueued()),
         rows.storable(job.result), _history(job.attempts), limited, batch, job.payload,
     )  # fmt: skip
     tx.run(_SQL["put down"], values)
