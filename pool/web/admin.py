@@ -40,7 +40,7 @@ async def health(request: Request) -> JSONResponse:
 async def api_document(request: Request) -> JSONResponse:
     """The OpenAPI document."""
     caller, services = request.state.caller, services_of(request)
-    types = [known.name for known in services.types.all(caller)] if caller else []
+    types = services.types.all(caller) if caller else []
     return JSONResponse(document_of(request.app, caller, types))
 
 

@@ -5,7 +5,7 @@ Strict: nothing is converted, unknown fields are refused. The patterns are for t
 
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 
 from pool.jobs.payload import problems_of
 from pool.jobs.times import LATEST, MAX_SPAN_S
@@ -39,7 +39,15 @@ Epoch = Annotated[float, Field(ge=0, le=LATEST)]
 Span = Annotated[float, Field(ge=0, le=MAX_SPAN_S)]
 PositiveSpan = Annotated[float, Field(gt=0, le=MAX_SPAN_S)]
 Label = Annotated[str, Field(max_length=16, json_schema_extra={"pattern": "^(low|medium|high|critical)$"})]
-PriorityNumber = Annotated[int, Field(ge=0, le=100)]
+
+
+def _whole(value: Any) -> Any:
+    """In JSON 64.0 is a whole number too."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Whole = Annotated[int, BeforeValidator(_whole)]
+PriorityNumber = Annotated[Whole, Field(ge=0, le=100)]
 
 
 class Body(BaseModel):
@@ -55,7 +63,7 @@ class FollowUp(Body):
     priority: PriorityNumber | Label | None = Field(
         None, description="0 to 100, or low = 0, medium = 10, high = 20, critical = 30; default: that of the type"
     )
-    max_retries: Annotated[int, Field(ge=0, le=100)] | None = Field(None, description="0 = at most once")
+    max_retries: Annotated[Whole, Field(ge=0, le=100)] | None = Field(None, description="0 = at most once")
     delay: Span | None = Field(None, description="start no sooner than so many seconds from now")
 
 
@@ -87,7 +95,7 @@ class BatchBody(Body):
     """Jobs that enter all together or not at all."""
 
     jobs: list[JobBody] = Field(description="at most 10,000")
-    refuse_above: Annotated[int, Field(ge=0, le=10**12)] | None = Field(
+    refuse_above: Annotated[Whole, Field(ge=0, le=10**12)] | None = Field(
         None, description="429 when a target queue has more pending jobs than this"
     )
 

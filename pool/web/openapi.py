@@ -2,6 +2,7 @@
 but for a caller with a token, who sees the types and queues that this token may use.
 """
 
+import re
 from typing import Any
 
 from fastapi import FastAPI
@@ -9,6 +10,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from pool.jobs.lifecycle import Reason, Status
+from pool.jobs.published import PublishedType
 from pool.web.auth import Caller
 from pool.web.bodies import BODIES
 from pool.web.problems import MEDIA_TYPE
@@ -166,25 +168,56 @@ def _json(ref: str) -> Document:
     return {"application/json": {"schema": {"$ref": ref}}}
 
 
-def document_of(app: FastAPI, caller: Caller | None, types: list[str]) -> Document:
+def document_of(app: FastAPI, caller: Caller | None, types: list[PublishedType]) -> Document:
     """The document for this caller: with the types and queues it may use, where it is known."""
     document = FastAPI.openapi(app)
     bodies = models_json_schema([(model, "validation") for model in BODIES], ref_template=f"{REF}{{model}}")[1]["$defs"]
     own = {**document.get("components", {}).get("schemas", {}), **bodies, **SCHEMAS}
     if caller is not None:
-        own = {**own, **{name: _narrowed(own[name], caller, types) for name in ("JobBody", "FollowUp")}}
+        own |= {name: _narrowed(own[name], caller, types) for name in ("JobBody", "FollowUp")}
+        own |= {_moved_name(known.name, name): _moved(known, part) for known in types for name, part in _parts(known)}
     components = {**document.get("components", {}), "schemas": own}
     components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
     return {**document, "paths": _paths(document["paths"]), "components": components}
 
 
-def _narrowed(schema: Document, caller: Caller, types: list[str]) -> Document:
+def _narrowed(schema: Document, caller: Caller, types: list[PublishedType]) -> Document:
     properties = dict(schema["properties"])
     if types:
-        properties["type"] = {"type": "string", "enum": types}
+        properties["type"] = {"type": "string", "enum": [known.name for known in types]}
+        schema = {**schema, "allOf": [*schema.get("allOf", ()), {"anyOf": [_variant(known) for known in types]}]}
     if caller.queues != ("*",):
         properties["queue"] = {"anyOf": [{"enum": list(caller.queues)}, {"type": "null"}]}
     return {**schema, "properties": properties}
+
+
+def _variant(known: PublishedType) -> Document:
+    """What a job of this type looks like: its payload by its own schema."""
+    payload = _moved(known, {name: part for name, part in known.schema.items() if name != "$defs"})
+    required = ["type", "payload"] if known.schema.get("required") else ["type"]
+    return {"properties": {"type": {"const": known.name}, "payload": payload}, "required": required}
+
+
+def _parts(known: PublishedType) -> list[tuple[str, Any]]:
+    """The definitions that its schema refers to."""
+    found = known.schema.get("$defs")
+    return list(found.items()) if isinstance(found, dict) else []
+
+
+def _moved(known: PublishedType, schema: Any) -> Any:
+    """The schema with its references as they are in this document, where its definitions have another place."""
+    if isinstance(schema, list):
+        return [_moved(known, part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    place = schema.get("$ref")
+    if isinstance(place, str) and place.startswith("#/$defs/"):
+        return {"$ref": REF + _moved_name(known.name, place.removeprefix("#/$defs/"))}
+    return {name: _moved(known, part) for name, part in schema.items()}
+
+
+def _moved_name(type_name: str, name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]", "_", f"{type_name}.{name}")
 
 
 def _paths(paths: Document) -> Document:
