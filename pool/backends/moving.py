@@ -43,6 +43,14 @@ def said_by_mark(text: str) -> dict[str, Any]:
     return {"role": mark.role, "peer": mark.peer, "is_over": mark.is_over}
 
 
+def warning_of_mark(text: str) -> str:
+    """For a pool that was started on a store where nothing is handed out."""
+    mark = Mark.read(text)
+    if mark.is_over:
+        return f"its jobs have been moved to {mark.peer}: nothing is handed out here; set backend.url to that"
+    return f"it takes part in a move ({mark.role}, the other side is {mark.peer}): nothing is handed out until it has ended"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CarriedJob:
     """A job with all that its store knows of it.

@@ -58,6 +58,8 @@ def _trouble(document: Document, pool: Document) -> Iterator[str]:
         yield f"! the last reload failed: {last.get('error')}"
     for sentence in pool.get("problems") or document.get("problems") or ():
         yield f"! {sentence}"
+    for sentence in (document.get("backend") or {}).get("warnings") or ():
+        yield f"! store: {sentence}"
 
 
 def worker_rows(document: Document) -> Iterator[tuple[Any, ...]]:

@@ -6,9 +6,12 @@ from typing import Any
 
 from pool.backends.contract import Backend, QueueState
 from pool.board.board import Board
-from pool.clock import wall_now
+from pool.clock import monotonic_now, wall_now
 from pool.errors import BackendUnavailable
+from pool.logs import log
 from pool.settings import Config
+
+WARN_AGAIN_AFTER_S = 60.0
 
 
 class BulletinWriter:
@@ -20,12 +23,15 @@ class BulletinWriter:
         self._served = served_queues(config)
         self._reserved = {entry.queue for entry in config.types}
         self._last: dict[str, Any] = {"queues": [], "totals": {}}
+        self._warnings: list[str] = []
+        self._ask_for_warnings_at = 0.0
 
     def post(self) -> bool:
         """One snapshot; whether anything waits or runs. Raises BackendUnavailable after it has posted that."""
         try:
             latency_s = self._backend.ping()
             self._last = self._read()
+            self._look_for_warnings()
         except BackendUnavailable as error:
             self._publish(ok=False, error=str(error), latency_s=None)
             raise
@@ -46,6 +52,17 @@ class BulletinWriter:
             "store": totals.backend,
         }
 
+    def _look_for_warnings(self) -> None:
+        """What about the store may lose jobs: said in the log at the start, or when it changes; shown all the time."""
+        if monotonic_now() < self._ask_for_warnings_at:
+            return
+        found: list[str] = getattr(self._backend, "startup_warnings", list)()
+        for sentence in found:
+            if sentence not in self._warnings:
+                log.warning(sentence, store=self._backend.url)
+        self._warnings = found
+        self._ask_for_warnings_at = monotonic_now() + WARN_AGAIN_AFTER_S
+
     def _serves(self, queue: str) -> bool:
         return queue in self._served or ("*" in self._served and queue not in self._reserved)
 
@@ -57,6 +74,7 @@ class BulletinWriter:
             "ok": ok,
             "error": error,
             "latency_ms": latency_ms,
+            "warnings": self._warnings,
         }
         document = {**self._last, "backend": {**health, "checked_at": wall_now()}, "checked_at": wall_now()}
         if not self._board.bulletin.post(json.dumps(document).encode()):

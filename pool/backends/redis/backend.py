@@ -1,5 +1,6 @@
 """The Redis and Valkey store: one script per step, one dedicated connection per object."""
 
+from pool.backends.moving import warning_of_mark
 from pool.backends.redis.inspection import RedisInspection
 from pool.backends.redis.keys import Keys
 from pool.backends.redis.session import Session
@@ -36,7 +37,9 @@ class RedisBackend(RedisInspection):
     def startup_warnings(self) -> list[str]:
         """What about this server may lose jobs, in sentences; asked once at start."""
         info = self._info()
-        return [*_version_warnings(info), *_persistence_warnings(info), *self._eviction_warnings(info)]
+        said = [*_version_warnings(info), *_persistence_warnings(info), *self._eviction_warnings(info)]
+        mark = self._session.command("HGET", self._keys.root.encode() + b"moving", "mark")
+        return [*said, *([warning_of_mark(mark.decode())] if mark else [])]
 
     def _eviction_warnings(self, info: dict[str, str]) -> list[str]:
         policy = info.get("maxmemory_policy") or self._setting("maxmemory-policy")

@@ -21,7 +21,7 @@ from pool.backends.contract import (
     Statistics,
     Want,
 )
-from pool.backends.sqlite import batches, departures, inspection, intake, limits, notes, upkeep, work
+from pool.backends.sqlite import batches, departures, inspection, intake, limits, marks, notes, upkeep, work
 from pool.backends.sqlite.lanes import StaleLane
 from pool.backends.sqlite.leases import Watcher
 from pool.backends.sqlite.store import Store
@@ -251,6 +251,10 @@ class SqliteBackend:
         began = monotonic_now()
         self._store.read(work.next_due)
         return monotonic_now() - began
+
+    def startup_warnings(self) -> list[str]:
+        """What a pool that starts here should be told."""
+        return self._store.read(marks.warnings)
 
     def close(self) -> None:
         self._waiting.close()

@@ -1,6 +1,6 @@
 """The mark of a move on a SQLite store: what it refuses."""
 
-from pool.backends.moving import said_by_mark
+from pool.backends.moving import said_by_mark, warning_of_mark
 from pool.backends.sqlite.statements import statements
 from pool.backends.sqlite.transaction import Transaction
 from pool.errors import StoreMoved
@@ -14,3 +14,9 @@ def refuse_if_moving(tx: Transaction) -> None:
     if found:
         file = tx.run("PRAGMA database_list").fetchone()[2]
         raise StoreMoved(f"sqlite:///{file}", **said_by_mark(found[0]))
+
+
+def warnings(tx: Transaction) -> list[str]:
+    """What a pool on this store should be told."""
+    found = tx.run(_SQL["mark"]).fetchone()
+    return [warning_of_mark(found[0])] if found else []
