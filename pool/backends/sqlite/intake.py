@@ -1,6 +1,7 @@
 """Steps of producers and operators, inside a write transaction."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from pool.backends.contract import MAX_BATCH
 from pool.backends.sqlite import batches, rows
@@ -41,7 +42,8 @@ def enqueue(
     elif batch is not None and not all(known(tx, job) for job in jobs):
         raise BatchClosed(batch.id)
     room, line = _Room(tx, refuse_above), Line(tx, number if is_new else None)
-    receipts = [known(tx, job) or _add_within(room, line, job) for job in jobs]
+    members = jobs if batch is None else [replace(job, batch_id=batch.id) for job in jobs]
+    receipts = [known(tx, job) or _add_within(room, line, job) for job in members]
     if is_new and number is not None:
         batches.close(tx, number, sum(not receipt.replayed for receipt in receipts))
     return receipts

@@ -59,9 +59,10 @@ def _read(tx: Transaction, number: int) -> Limit | None:
     return Limit(number, max_running, running, bucket)
 
 
-def take(tx: Transaction, number: int) -> bool:
-    """Whether one of its jobs may start now; it counts as started. A limit that nobody declares any more allows all."""
-    limit = _read(tx, number)
+def let_start(tx: Transaction, rank: int) -> bool:
+    """Whether this job may start now; it counts as started. A limit that nobody declares any more allows all."""
+    number = tx.run(_SQL["limited by"], (rank,)).fetchone()[0]
+    limit = None if number is None else _read(tx, number)
     if limit is None:
         return True
     tx.freed.add(number)

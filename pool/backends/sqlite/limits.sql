@@ -14,6 +14,9 @@ WHERE id = ?4;
 SELECT count, per_s, max_running, level, filled_at, (SELECT count(*) FROM jobs WHERE limited = ?1 AND status = 2)
 FROM limits WHERE id = ?1;
 
+-- name: limited by
+SELECT limited FROM jobs WHERE rank = ?;
+
 -- name: fill
 UPDATE limits SET level = ?, filled_at = ? WHERE id = ?;
 

@@ -69,7 +69,8 @@ def digest_of(job: NewJob) -> bytes:
 
 
 def follow_ups_of(job: NewJob) -> str | None:
-    if job.on_success is None and job.on_failure is None:
+    """NULL only for a job whose claim and end concern no other: no follow-ups, no limit, no batch."""
+    if job.on_success is None and job.on_failure is None and job.limit_key is None and job.batch_id is None:
         return None
     pair = [after and asdict(after) for after in (job.on_success, job.on_failure)]
     return json.dumps(pair)

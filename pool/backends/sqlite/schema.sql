@@ -2,6 +2,7 @@
 --
 -- jobs.rank is the place in the line: max(now in microseconds, last + 1); created_at is NULL where rank tells it.
 -- jobs.status: -1 pending but held back by its limit, 0 scheduled, 1 pending, 2 running, 3 completed, 4 failed, 5 cancelled.
+-- jobs.follow_ups is NULL only for a job without follow-ups, limit and batch: then it takes the shortest road.
 -- jobs.limited and batch are the numbers of its limit and batch. queues.ageing is in microseconds per point. jobs.flags: 1 cancel asked, 2 runs alone.
 -- jobs.lane is the last holder (lanes.id); the current holder is the lane whose `held` is this rank.
 -- jobs.history is JSON: the newest attempts, each [number, worker, started, ended, outcome, cause, output].

@@ -123,7 +123,7 @@ def hand_out(tx: Transaction, record: LaneRecord, want: Want) -> tuple[Claim, Ro
         claim = _fit_claim(tx, row)
         if claim is None:
             tx.book()
-        elif row[20] is not None and not limits.take(tx, row[20]):
+        elif row[17] and not limits.let_start(tx, row[0]):
             limits.hold(tx, row[0])
         else:
             _take(tx, record, row, claim)
@@ -140,7 +140,7 @@ def best_for(tx: Transaction, want: Want) -> Row | None:
         row = tx.run(_SQL["next of any but"], (low, high, queue_numbers(tx, want.reserved))).fetchone()
     else:
         row = tx.run(_SQL["next of any"], (low, high)).fetchone()
-    return row if row is None or not row[21] else _best_of_all_ages(tx, want, row[21])
+    return row if row is None or not row[20] else _best_of_all_ages(tx, want, row[20])
 
 
 def _best_of_all_ages(tx: Transaction, want: Want, grain: int) -> Row | None:

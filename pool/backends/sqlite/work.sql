@@ -49,13 +49,12 @@ WHERE rank = ?;
 
 -- name: complete at first try
 UPDATE jobs SET status = 3, lane = NULL, flags = 0, updated_at = ?, started_at = ?, finished_at = ?, result = ?, history = ?
-WHERE rank = ? AND id = ? AND status = 2 AND history IS NULL AND follow_ups IS NULL AND limited IS NULL AND batch IS NULL
-RETURNING queue, max_retries;
+WHERE rank = ? AND id = ? AND status = 2 AND history IS NULL AND follow_ups IS NULL RETURNING queue, max_retries;
 
 -- name: next of any
 SELECT j.rank, j.id, j.type, j.queue, j.payload, j.priority, j.claims, j.retries, j.max_retries, j.kills, j.misfits,
   j.timeout, j.created_at, j.checkpoint, j.owner, j.flags, j.expires_at, j.follow_ups, q.pending,
-  (SELECT min(run_at) FROM jobs WHERE status = 0), j.limited, q.ageing
+  (SELECT min(run_at) FROM jobs WHERE status = 0), q.ageing
 FROM queues q CROSS JOIN jobs j ON j.rank = (
   SELECT rank FROM jobs WHERE status = 1 AND queue = q.id AND priority BETWEEN ?1 AND ?2 ORDER BY priority DESC, rank LIMIT 1)
 WHERE q.pending > 0 AND NOT q.paused
@@ -64,7 +63,7 @@ ORDER BY j.priority DESC, j.rank LIMIT 1;
 -- name: next of any but
 SELECT j.rank, j.id, j.type, j.queue, j.payload, j.priority, j.claims, j.retries, j.max_retries, j.kills, j.misfits,
   j.timeout, j.created_at, j.checkpoint, j.owner, j.flags, j.expires_at, j.follow_ups, q.pending,
-  (SELECT min(run_at) FROM jobs WHERE status = 0), j.limited, q.ageing
+  (SELECT min(run_at) FROM jobs WHERE status = 0), q.ageing
 FROM queues q CROSS JOIN jobs j ON j.rank = (
   SELECT rank FROM jobs WHERE status = 1 AND queue = q.id AND priority BETWEEN ?1 AND ?2 ORDER BY priority DESC, rank LIMIT 1)
 WHERE q.pending > 0 AND NOT q.paused AND q.id NOT IN (SELECT value FROM json_each(?3))
@@ -73,7 +72,7 @@ ORDER BY j.priority DESC, j.rank LIMIT 1;
 -- name: next of list
 SELECT j.rank, j.id, j.type, j.queue, j.payload, j.priority, j.claims, j.retries, j.max_retries, j.kills, j.misfits,
   j.timeout, j.created_at, j.checkpoint, j.owner, j.flags, j.expires_at, j.follow_ups, q.pending,
-  (SELECT min(run_at) FROM jobs WHERE status = 0), j.limited, q.ageing
+  (SELECT min(run_at) FROM jobs WHERE status = 0), q.ageing
 FROM json_each(?3) w CROSS JOIN queues q ON q.id = w.value CROSS JOIN jobs j ON j.rank = (
   SELECT rank FROM jobs WHERE status = 1 AND queue = q.id AND priority BETWEEN ?1 AND ?2 ORDER BY priority DESC, rank LIMIT 1)
 WHERE q.pending > 0 AND NOT q.paused
