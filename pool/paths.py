@@ -3,6 +3,7 @@
 No pydantic here: `jobpool health` must find the socket without loading the models.
 """
 
+import contextlib
 import os
 import tomllib
 from collections.abc import Mapping
@@ -65,10 +66,24 @@ def _pool_table(path: Path | None) -> dict[str, object]:
     if path is None:
         return {}
     try:
-        table = tomllib.loads(path.read_text()).get("pool", {})
-    except (OSError, ValueError):
+        text = path.read_text(errors="replace")
+    except OSError:
         return {}
+    try:
+        table = tomllib.loads(text).get("pool", {})
+    except ValueError:
+        table = _readable_lines(text)
     return table if isinstance(table, dict) else {}
+
+
+def _readable_lines(text: str) -> dict[str, object]:
+    """Of a file with a fault somewhere: whoever has just broken it must still reach the pool that runs by it."""
+    table: dict[str, object] = {}
+    for line in text.splitlines():
+        if line.strip().startswith(("runtime_dir", "state_dir")):
+            with contextlib.suppress(ValueError):
+                table |= tomllib.loads(line)
+    return table
 
 
 def _first(paths: str) -> str:
