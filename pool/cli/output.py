@@ -97,7 +97,14 @@ def rich_table(columns: Sequence[str], cells: Iterable[Sequence[str]], title: st
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, title=title or None, title_justify="left", title_style="bold", pad_edge=False)
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        title=title or None,
+        title_justify="left",
+        title_style="bold",
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+    )
     for number, name in enumerate(columns):
         is_last = number == len(columns) - 1
         table.add_column(name, no_wrap=not is_last, overflow="ellipsis" if is_last else "fold")

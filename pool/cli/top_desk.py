@@ -90,9 +90,9 @@ class Desk:
         return f"queue {name} is {'resumed' if is_paused else 'paused'}"
 
     def retry(self, job_id: str) -> str:
-        job = self.store().revive(job_id)
+        self.store().revive(job_id)
         self._failures_at = 0.0
-        return f"job {job_id} is {job.status.value} again"
+        return f"retried job {job_id}"
 
     def store(self) -> Backend:
         """The pool's store, opened at the first need."""

@@ -83,7 +83,9 @@ def test_at_80_by_24_it_shows_workers_jobs_queues_and_failures(
     house.wait_for_worker_of(house.enqueue("tasks.hold", {"gate": "never"}))
     house.wait_until(house.enqueue("tasks.give_up"), "failed")
 
-    lines = open_terminal(house, "top").until_shows("busy", "fatal_error", "a second").splitlines()
+    lines = (
+        open_terminal(house, "top").until_shows("busy", "fatal_error", "failed 1  retried 0", "a second").splitlines()
+    )
 
     assert len(lines) == HEIGHT
     assert lines[0].startswith("house  ready  up ")
@@ -116,7 +118,7 @@ def test_keys_pause_a_queue_retry_a_job_scale_and_quit(
     terminal.until_shows("queue default is resumed")
 
     terminal.press("Tab", "r")
-    terminal.until_shows(f"job {job} is pending again")
+    terminal.until_shows(f"retried job {job}")
     until(lambda: len(house.runs(job)) == 2, "its second run")
 
     terminal.press("+")
