@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pool import errors, testing
+    from pool.batches import Batch, batch
     from pool.client import Client, default_client, use
     from pool.declaration import Job, job
     from pool.errors import (
@@ -46,6 +47,7 @@ _HOOKS = ("around_job", "on_dead", "on_retry", "on_worker_boot", "on_worker_stop
 _HOMES = {
     **dict.fromkeys(_ERRORS, "pool.errors"),
     **dict.fromkeys(_HOOKS, "pool.jobs.hooks"),
+    "Batch": "pool.batches",
     "Client": "pool.client",
     "CurrentJob": "pool.worker.context",
     "Job": "pool.declaration",
@@ -54,6 +56,7 @@ _HOMES = {
     "Reason": "pool.jobs.lifecycle",
     "Receipt": "pool.jobs.job",
     "Status": "pool.jobs.lifecycle",
+    "batch": "pool.batches",
     "current": "pool.worker.context",
     "default_client": "pool.client",
     "exponential": "pool.jobs.policy",
@@ -64,6 +67,7 @@ _MODULES = ("errors", "testing")
 
 __all__ = [
     "BackendUnavailable",
+    "Batch",
     "Client",
     "CurrentJob",
     "GiveUp",
@@ -83,6 +87,7 @@ __all__ = [
     "Status",
     "UnknownType",
     "around_job",
+    "batch",
     "current",
     "default_client",
     "errors",

@@ -13,11 +13,12 @@ from pool.foreign import ForeignTypes
 from pool.jobs import checks, drafts
 from pool.jobs.checks import Options
 from pool.jobs.drafts import Declared, JobRef
-from pool.jobs.job import Job, NewJob, Receipt
+from pool.jobs.job import Job, NewBatch, NewJob, Receipt
 from pool.place import Place, find_place
 
 if TYPE_CHECKING:
     from pool.backends.contract import Backend
+    from pool.batches import Batch
 
 MAX_BATCH = 10_000
 ASK_AGAIN_WITHIN_S = 0.2
@@ -113,18 +114,39 @@ class Client:
         limit = self._payload_limit()
         return self.enqueue_drafts([drafts.draft_call(job.type, args, kwargs, job.call_options, max_payload=limit)])[0]
 
+    def drafts(self, items: Iterable[Item]) -> Iterator[NewJob]:
+        """The checked jobs, not stored."""
+        return (self._draft_item(item) for item in items)
+
     def enqueue_drafts(
-        self, jobs: Sequence[NewJob], *, refuse_above: int | None = None, durable: bool = False
+        self,
+        jobs: Sequence[NewJob],
+        *,
+        refuse_above: int | None = None,
+        durable: bool = False,
+        batch: NewBatch | None = None,
     ) -> list[Receipt]:
         """Store drafts, all or none. An answer lost at once (a connection that had been closed) is asked for again:
         the same ids are never stored twice."""
         backend, begun = self.backend(), monotonic_now()
         try:
-            return backend.enqueue(jobs, refuse_above=refuse_above, durable=durable)
+            return backend.enqueue(jobs, refuse_above=refuse_above, durable=durable, batch=batch)
         except OutcomeUnknown:
             if monotonic_now() - begun > ASK_AGAIN_WITHIN_S:
                 raise  # the store is silent, and the caller was promised an answer within 2 s
-            return backend.enqueue(jobs, refuse_above=refuse_above, durable=durable)
+            return backend.enqueue(jobs, refuse_above=refuse_above, durable=durable, batch=batch)
+
+    def batch(self, jobs: Iterable[Item], **options: Any) -> "Batch":
+        """Enqueue jobs as one batch with callbacks for when all are over; see `pool.batch`."""
+        from pool.batches import batch
+
+        return batch(jobs, client=self, **options)
+
+    def find_batch(self, batch_id: str) -> "Batch":
+        """A batch that was enqueued before; its methods raise BatchNotFound when it is not stored (any more)."""
+        from pool.batches import Batch
+
+        return Batch(self, batch_id)
 
     # ------------------------------------------------------------ look up and change
 

@@ -13,12 +13,13 @@ from pool.errors import GiveUp, InvalidPayload, JobStopped, UnknownType
 from pool.identity import LaneId, PoolId, WorkerId
 from pool.jobs.documents import as_value
 from pool.jobs.drafts import child_of
-from pool.jobs.job import Claim, Job, NewJob
+from pool.jobs.job import Claim, Job, NewBatch, NewJob
 from pool.jobs.lifecycle import Reason, Status
 from pool.jobs.policy import Retry
 from pool.jobs.registry import JobType, registry
 
 if TYPE_CHECKING:
+    from pool.backends.contract import BatchState
     from pool.worker.context import CurrentJob
 
 LANE = LaneId(WorkerId(PoolId("inline", "localhost", "test"), 0, 1))
@@ -77,10 +78,32 @@ class Record:
             error=None if self.error is None else str(self.error),
             exception=None if self.error is None else type(self.error).__qualname__,
             result=self.result_text, progress=self.progress, progress_note=self.progress_note,
+            limit_key=new.limit_key, batch_id=new.batch_id,
         )  # fmt: skip
 
     def __str__(self) -> str:
         return f"{self.new.type} {self.new.payload}"
+
+
+@dataclass(slots=True)
+class InlineBatch:
+    """A batch whose members run here. `is_whole` once all of them are enqueued."""
+
+    new: NewBatch
+    is_whole: bool = False
+    is_over_told: bool = False
+    is_success_told: bool = False
+
+    def due(self, state: "BatchState") -> list[NewJob]:
+        """The callbacks whose time has come with this state, each given once."""
+        found: list[NewJob | None] = []
+        if self.is_whole and state.is_over and not self.is_over_told:
+            self.is_over_told = True
+            found.append(self.new.on_complete)
+        if self.is_whole and state.completed == state.total and not self.is_success_told:
+            self.is_success_told = True
+            found.append(self.new.on_success)
+        return [job for job in found if job is not None]
 
 
 def new_record(new: NewJob, now: float) -> Record:

@@ -8,12 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
+from pool.backends.contract import BatchState, JobFilter, Page
 from pool.client import stand_in
 from pool.clock import wall_now
-from pool.errors import CallerError, JobNotFound, QueueFull
-from pool.inline import Record, new_record, run
+from pool.errors import BatchNotFound, CallerError, JobNotFound, QueueFull
+from pool.inline import InlineBatch, Record, new_record, run
 from pool.jobs.drafts import JobRef, type_of
-from pool.jobs.job import Job, NewJob, Receipt
+from pool.jobs.job import Job, NewBatch, NewJob, Receipt
 from pool.jobs.lifecycle import Status, after
 from pool.jobs.registry import registry
 
@@ -35,6 +36,7 @@ class InlineJobs:
     def __init__(self, *, runs: bool = True, raise_errors: bool = False) -> None:
         self.runs, self.raise_errors = runs, raise_errors
         self.records: list[Record] = []
+        self._batches: dict[str, InlineBatch] = {}
 
     # ------------------------------------------------------------ for tests
 
@@ -85,14 +87,38 @@ class InlineJobs:
     # ------------------------------------------------------------ in place of a store
 
     def enqueue(
-        self, jobs: Sequence[NewJob], *, refuse_above: int | None = None, durable: bool = False
+        self,
+        jobs: Sequence[NewJob],
+        *,
+        refuse_above: int | None = None,
+        durable: bool = False,
+        batch: NewBatch | None = None,
     ) -> list[Receipt]:
         """As a store does it: known ids, idempotency keys and live unique keys answer with the first job."""
         if len(jobs) > MAX_BATCH:
             raise CallerError(f"a batch has at most {MAX_BATCH:,} jobs, this one has {len(jobs):,}")
         self._refuse_full(jobs, refuse_above)
+        if batch is not None:
+            jobs = [replace(job, batch_id=batch.id) for job in jobs]
+            self._batches.setdefault(batch.id, InlineBatch(batch))
         fresh = [(job, self._known(job)) for job in jobs]
-        return [_replayed(job, known) if known else self._take(job) for job, known in fresh]
+        receipts = [_replayed(job, known) if known else self._take(job) for job, known in fresh]
+        if batch is not None:
+            self._batches[batch.id].is_whole = True
+        self._tell_batches()
+        return receipts
+
+    def batch(self, batch_id: str) -> BatchState:
+        if batch_id not in self._batches:
+            raise BatchNotFound(batch_id)
+        states = [record.status for record in self._members(batch_id)]
+        counts = {name: states.count(Status(name)) for name in ("completed", "failed", "cancelled")}
+        return BatchState(id=batch_id, total=len(states), **counts)
+
+    def jobs(self, which: JobFilter, *, after: str | None = None, limit: int = 50) -> Page:
+        """Of the filters only `batch_id` and `status`; all on one page."""
+        found = self.records if which.batch_id is None else self._members(which.batch_id)
+        return Page(tuple(r.as_job() for r in found if which.status in (None, r.status)), None)
 
     def job(self, job_id: str) -> Job:
         return self._record(job_id).as_job()
@@ -100,9 +126,10 @@ class InlineJobs:
     def cancel(self, job_id: str, *, owner: str | None = None) -> Job:
         record = self._record(job_id)
         record.status = after("cancel", record.status, job_id)
+        self._tell_batches()
         return record.as_job()
 
-    def revive(self, job_id: str, *, payload: str | None = None) -> Job:
+    def revive(self, job_id: str, *, payload: str | None = None, by: str = "") -> Job:
         record = self._record(job_id)
         record.status = after("revive", record.status, job_id)
         record.retry_count = 0
@@ -135,8 +162,18 @@ class InlineJobs:
         followers = run(record)
         if followers:
             self.enqueue(followers)
+        self._tell_batches()
         if self.raise_errors and record.error is not None and record.status is Status.FAILED:
             raise record.error
+
+    def _members(self, batch_id: str) -> list[Record]:
+        return [record for record in self.records if record.new.batch_id == batch_id]
+
+    def _tell_batches(self) -> None:
+        """Enqueue the callbacks of batches that are over, unless their jobs are still coming in."""
+        for known in list(self._batches.values()):
+            if due := known.due(self.batch(known.new.id)):
+                self.enqueue(due)
 
     def _known(self, job: NewJob) -> Record | None:
         return next((record for record in self.records if record.answers_for(job)), None)
