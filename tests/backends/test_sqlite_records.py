@@ -241,7 +241,7 @@ def test_no_statement_walks_through_all_jobs(path: str, file: str, name: str) ->
         (Status.SCHEDULED, "jobs_scheduled"),
         (Status.PENDING, "jobs_pending"),
         (Status.COMPLETED, "jobs_finished"),
-        (Status.FAILED, "jobs_finished"),
+        (Status.FAILED, "jobs_dead"),
         (Status.CANCELLED, "jobs_finished"),
     ],
 )

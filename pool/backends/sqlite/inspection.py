@@ -49,7 +49,8 @@ def jobs(tx: Transaction, which: JobFilter, after: str | None, limit: int) -> Pa
     if after is not None:
         conditions.append("j.id < ?")
         values.append(rows.id_bytes(after) if rows.is_uuid(after) else b"")
-    order = "+j.id" if _is_rare(tx, which.status) else "j.id"
+    is_sorted = which.status is not Status.FAILED and _is_rare(tx, which.status)
+    order = "+j.id" if is_sorted else "j.id"
     sql = _SQL["some jobs"].format(columns=rows.JOB_COLUMNS, where=" AND ".join(conditions) or "1", order=order)
     found = tx.all(sql, (*values, limit + 1))
     page = tuple(rows.as_job(tx, row, holder_of(tx, row)) for row in found[:limit])
@@ -96,6 +97,8 @@ def _status_condition(tx: Transaction, status: Status) -> str:
         return "j.status = ? AND j.rank IN (SELECT held FROM lanes WHERE held IS NOT NULL)"
     if status is Status.PENDING:
         return f"abs(j.status) = ? AND j.rank IN ({_PENDING})" if _is_rare(tx, status) else "abs(j.status) = ?"
+    if status is Status.FAILED:
+        return "j.status = ? AND j.status = 4"  # dead letters have an index by id, which costs the others nothing
     if _is_rare(tx, status):
         return f"j.status = ? AND j.status {_INDEXED.get(status, '>= 3')}"
     return "+j.status = ?"

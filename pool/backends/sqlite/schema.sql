@@ -84,6 +84,7 @@ CREATE INDEX jobs_scheduled ON jobs (run_at, queue) WHERE status = 0;
 CREATE INDEX jobs_was_scheduled ON jobs (run_at, queue) WHERE status = 1 AND run_at IS NOT NULL;
 CREATE INDEX jobs_expiring ON jobs (expires_at) WHERE status <= 1 AND expires_at IS NOT NULL;
 CREATE INDEX jobs_finished ON jobs (status, finished_at) WHERE status >= 3;
+CREATE INDEX jobs_dead ON jobs (id) WHERE status = 4;
 CREATE UNIQUE INDEX jobs_unique_key ON jobs (unique_key) WHERE unique_key IS NOT NULL AND status <= 2;
 
 -- An idempotency key answers for its own retention; `final` is the state of a job that is no longer stored.
