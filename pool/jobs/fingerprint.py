@@ -10,8 +10,9 @@ from pool.jobs.job import Job
 _LONGEST = 2000
 _SHAPES = (
     (re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", re.IGNORECASE), "<id>"),
+    (re.compile(r"[^\s@<>'\"]{1,200}@[\w.-]{1,200}"), "<address>"),
     (re.compile(r"'[^']{0,200}'|\"[^\"]{0,200}\""), "<text>"),
-    (re.compile(r"\b(?:0x)?(?=[0-9a-f]*\d)[0-9a-f]{6,}\b", re.IGNORECASE), "<id>"),
+    (re.compile(r"\b0x[0-9a-f]+\b|\b(?=[0-9a-f]*\d)[0-9a-f]{6,}\b", re.IGNORECASE), "<id>"),
     (re.compile(r"\d+"), "<n>"),
     (re.compile(r"\s+"), " "),
 )

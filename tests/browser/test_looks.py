@@ -7,10 +7,11 @@ import pytest
 
 import pool
 from pool.backends.contract import QueueState, Statistics
+from pool.jobs.fingerprint import fingerprint_of as fingerprint
 from pool.jobs.job import Job
 from pool.jobs.lifecycle import Reason, Status
 from pool.web.dashboard import charts
-from pool.web.dashboard.listing import fingerprint, groups
+from pool.web.dashboard.listing import groups
 from pool.web.dashboard.survey import Sample, Snapshot
 from pool.web.dashboard.verdict import troubles
 

@@ -14,10 +14,11 @@ from typing import Any, TypeVar
 from pool.backends.contract import Backend, JobFilter, Page
 from pool.clock import wall_now
 from pool.errors import BackendUnavailable, CallerError
+from pool.jobs.fingerprint import fingerprint_of
 from pool.jobs.job import Job
 from pool.jobs.lifecycle import Status
 from pool.logs import log
-from pool.web.dashboard.listing import CHUNK, fingerprint
+from pool.web.dashboard.listing import CHUNK
 from pool.web.desk import StoreDesk
 
 T = TypeVar("T")
@@ -77,7 +78,7 @@ class BulkWork:
 
     async def _each(self, work: Work, key: str, act: Callable[..., Job]) -> None:
         async for job in self._dead(work):
-            if (job.finished_at or 0) > work.began or fingerprint(job) != key:
+            if (job.finished_at or 0) > work.began or fingerprint_of(job) != key:
                 continue
             if self._must_stop(work):
                 return

@@ -4,13 +4,12 @@ A look stops when the page is full or its budget is used up, and says how far it
 to go on. Dead letters are grouped by fingerprint: the same type, reason and error but for numbers and names in it.
 """
 
-import hashlib
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from pool.backends.contract import Backend, JobFilter, QueueState
 from pool.clock import monotonic_now
+from pool.jobs.fingerprint import fingerprint_of
 from pool.jobs.job import Job
 from pool.jobs.lifecycle import Status
 
@@ -20,11 +19,6 @@ MOST_LOOKED_AT = 2000
 WITHIN_S = 0.15
 GROUPED = 2000
 COUNTED = ("pending", "scheduled", "running", "completed", "failed")
-
-# What differs between errors of one kind: addresses, ids, quoted texts, paths, numbers.
-_VARYING = re.compile(
-    r"\S+@\S+|[0-9a-f]{8}-[0-9a-f-]{27}|0x[0-9a-f]+|\b[0-9a-f]{12,}\b|'[^']*'|\"[^\"]*\"|\d+", re.IGNORECASE
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,18 +106,11 @@ def stored(states: Iterable[QueueState], asked: Asked) -> int:
 # ---------------------------------------------------------------- dead letters
 
 
-def fingerprint(job: Job) -> str:
-    """Twelve letters that dead letters of one kind share."""
-    line = (job.error or "").strip().partition("\n")[0][:300].lower()
-    kind = "\0".join((job.type, str(job.reason or ""), job.exception or "", _VARYING.sub("#", line)))
-    return hashlib.sha256(kind.encode("utf-8", "replace")).hexdigest()[:12]
-
-
 def groups(jobs: Iterable[Job]) -> list[Group]:
     """By fingerprint, the largest first. The sample is the newest of its kind."""
     found: dict[str, Group] = {}
     for job in jobs:
-        key, at = fingerprint(job), job.finished_at or job.updated_at
+        key, at = fingerprint_of(job), job.finished_at or job.updated_at
         group = found.get(key)
         found[key] = (
             replace(group, count=group.count + 1, first=min(group.first, at), last=max(group.last, at))
