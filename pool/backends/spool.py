@@ -52,7 +52,7 @@ def replay(store: Work, state_dir: Path) -> int:
         kept = _read(path)
         if kept is not None:
             accepted += _hand_in(store, kept)
-            path.unlink(missing_ok=True)
+            _remove(path)
     return accepted
 
 
@@ -76,7 +76,10 @@ def _kept_files(state_dir: Path) -> Iterator[Path]:
 
 
 def _read(path: Path) -> Kept | None:
-    """None for a file that another process has just replayed, or that is not ours (it is set aside)."""
+    """None for a file that another process has just replayed, or that is not ours (it is set aside).
+
+    One that the disk does not give us must not keep the others, or the departures behind them, from the store.
+    """
     try:
         fields = json.loads(path.read_text(encoding="utf-8"))
         return Kept(parse_lane(fields["lane"]), int(fields["request"]), _settlement(fields["settlement"]))
@@ -86,6 +89,17 @@ def _read(path: Path) -> Kept | None:
         log.error("kept result cannot be read; set aside", file=str(path), error=str(error))
         path.replace(path.with_suffix(".unreadable"))
         return None
+    except OSError as error:
+        log.limited("spool", "kept result cannot be read", file=str(path), error=str(error))
+        return None
+
+
+def _remove(path: Path) -> None:
+    """What stays is handed in again at the next start, and refused."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        log.limited("spool", "kept result cannot be removed", file=str(path), error=str(error))
 
 
 def _settlement(fields: dict[str, Any]) -> Settlement:

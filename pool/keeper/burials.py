@@ -1,4 +1,8 @@
-"""Settling departures: every process that is gone, planned or not, is told to the store once, then marked done."""
+"""Settling departures: every process that is gone, planned or not, is told to the store once, then marked done.
+
+What a worker has kept on disk comes before its departure: told of the departure first, the store would give a job that
+is done to another worker, or count an at-most-once job as failed.
+"""
 
 import json
 import os
@@ -6,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pool.backends.contract import Backend, Departure
+from pool.backends.spool import replay
 from pool.board.record import Record
 from pool.clock import monotonic_now
 from pool.errors import BackendUnavailable
@@ -34,6 +39,8 @@ class Burials:
     def settle(self) -> int:
         """Settle whatever can be settled now; how many were. Raises BackendUnavailable at the first that cannot."""
         waiting = list(self.waiting())
+        if waiting:
+            self._hand_in_kept_results()
         for record, departure in waiting:
             self._recover(departure)
             self._mark_done(record)
@@ -72,11 +79,23 @@ class Burials:
             self._is_spooling = False
 
     def replay_spool(self) -> None:
-        """Tell the store what the last life of this pool could not."""
+        """Tell the store what the last life of this pool could not; a file that is not ours is set aside."""
+        self._hand_in_kept_results()
         if self.spool.exists():
-            for line in json.loads(self.spool.read_text()):
-                self._recover(_from_dict(line))
-            self.spool.unlink()
+            for departure in self._read_spool():
+                self._recover(departure)
+            self.spool.unlink(missing_ok=True)
+
+    def _hand_in_kept_results(self) -> None:
+        replay(self.backend, self.spool.parent)
+
+    def _read_spool(self) -> list[Departure]:
+        try:
+            return [_from_dict(line) for line in json.loads(self.spool.read_text())]
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            log.error("kept departures cannot be read; set aside", file=str(self.spool), error=str(error))
+            self.spool.replace(self.spool.with_suffix(".unreadable"))
+            return []
 
     def _recover(self, departure: Departure) -> None:
         for job in self.backend.recover(departure):

@@ -150,10 +150,6 @@ class Keeper:
     def replay_once(self, now: float) -> float | None:
         """Before the first recovery: a result kept on disk must not be overtaken by giving its job away."""
         self.burials.replay_spool()
-        configuration_spool = Path(configuration.state_dir(self.config))
-        from pool.backends.spool import replay  # the results that workers could not hand in
-
-        replay(self.backend, configuration_spool)
         self.is_replayed = True
         return float("inf")
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.helpers.house import House
-from tests.helpers.servers import running
+from tests.helpers.servers import Server, running
 
 OpenHouse = Callable[..., House]
 
@@ -71,6 +71,62 @@ def test_a_stop_with_the_store_away_is_told_to_the_store_by_the_next_start(open_
         assert back.attempts[0].cause is not None
         assert back.attempts[0].cause.reason == "interrupted"
         assert len(house.runs(finishing)) == 1
+
+
+def finished_without_a_store(house: House, server: Server, job_type: str) -> str:
+    """A job that has come to its end, and whose worker cannot hand that in: the server is dead."""
+    job = house.enqueue(job_type, {"gate": "a"})
+    house.wait_for_worker_of(job)
+    server.kill()
+    house.release("a")
+    house.wait_for(lambda: house.runs(job)[0].ended, "the end of the job")
+    return job
+
+
+@pytest.mark.parametrize("job_type", ["tasks.hold", "tasks.hold_once"])
+def test_a_kept_result_is_told_before_the_departure_of_its_worker(open_house: OpenHouse, job_type: str) -> None:
+    """Told the other way round, a job that is done would run again, and an at-most-once job would count as failed."""
+    with running("valkey", aof=True) as server:
+        house = open_house(workers=1, backend=server.url)
+        job = finished_without_a_store(house, server, job_type)
+
+        assert house.stop() == 0
+        server.start()
+        house.start()
+
+        assert house.wait_until(job, "completed").retry_count == 0
+        assert len(house.runs(job)) == 1
+
+
+def test_kept_departures_that_cannot_be_read_are_set_aside(open_house: OpenHouse) -> None:
+    """They must not keep the keeper from recovering what other pools have lost, which waits for them."""
+    house = open_house(workers=1)
+    job = house.enqueue("tasks.hold", {"gate": "a"})
+    first = house.wait_for_worker_of(job)
+    house.send_signal_to_all(signal.SIGKILL)
+    house.wait_exit()
+    torn = house.folder / "state" / "departures-house.json"
+    torn.parent.mkdir(exist_ok=True)
+    torn.write_text('[{"worker": "x"')
+
+    house.start()
+
+    house.wait_for_worker_of(job, other_than=first)
+    assert torn.with_suffix(".unreadable").exists()
+
+
+def test_a_result_kept_by_a_worker_that_was_replaced_is_told_before_its_departure(open_house: OpenHouse) -> None:
+    with running("valkey", aof=True) as server:
+        house = open_house(workers=1, backend=server.url)
+        job = finished_without_a_store(house, server, "tasks.hold")
+        before = house.worker_pids()
+
+        house.cli("restart")
+        house.wait_for(lambda: house.worker_pids() and not house.worker_pids() & before, "a new worker")
+        server.start()
+
+        house.wait_for(lambda: house.job(job).status.value == "completed", "the kept result")
+        assert len(house.runs(job)) == 1
 
 
 def test_a_stop_at_once_while_a_call_to_the_store_hangs_costs_the_next_start_nothing(open_house: OpenHouse) -> None:

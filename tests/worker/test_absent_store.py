@@ -86,6 +86,14 @@ def test_a_file_in_the_spool_that_is_not_ours_is_set_aside(shop: Shop) -> None:
     assert [path.name for path in folder.iterdir()] == ["torn.unreadable"]
 
 
+def test_a_file_in_the_spool_that_cannot_be_read_holds_nothing_up(shop: Shop) -> None:
+    folder = shop.folder / spool.FOLDER
+    (folder / "another_users.json").mkdir(parents=True)  # reading it is refused, to root too
+    (folder / "torn.json").write_text('{"lane": "x')
+    assert spool.replay(shop.store, shop.folder) == 0
+    assert sorted(path.name for path in folder.iterdir()) == ["another_users.json", "torn.unreadable"]
+
+
 def test_a_missing_store_does_not_keep_a_worker_from_becoming_ready(shop: Shop, tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     closed.mkdir()
