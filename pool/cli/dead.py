@@ -95,10 +95,14 @@ def list_groups(
         say_json([_family_document(family) for family in families])
         return
     rows = [
-        (f.fingerprint, f.count, f.type, f.reason, f"{duration(now - f.last_at)} ago", f"{f.exception}: {f.shape}")
-        for f in families
+        (f.fingerprint, f.count, f.type, f.reason, f"{duration(now - f.last_at)} ago", _error_of(f)) for f in families
     ]
     say_table(("group", "jobs", "type", "reason", "last", "error"), rows, empty="no dead letters")
+
+
+def _error_of(family: Family) -> str:
+    """A dead worker has no exception class to name."""
+    return f"{family.exception}: {family.shape}" if family.exception else family.shape
 
 
 @dead_app.command("retry")

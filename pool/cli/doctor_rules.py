@@ -187,7 +187,8 @@ def _pool_is_well(facts: Facts) -> Findings:
         says = f"the running pool is jobpool {pool.get('version')}, installed is {facts.own_version}"
         yield Finding("warning", "version", says, "systemctl restart jobpool")
     if not problems:
-        yield Finding("ok", "pool", f"{pool.get('name')} is {pool.get('state')}")
+        says, is_degraded = f"{pool.get('name')} is {pool.get('state')}", pool.get("state") == "degraded"
+        yield Finding("warning" if is_degraded else "ok", "pool", says, "jobpool status" if is_degraded else "")
 
 
 def _versions(facts: Facts) -> Findings:

@@ -57,6 +57,12 @@ def pool_state(name: str, version: str, queues: list[str] | None = None, **more:
     return PoolState(pool=PoolId(name, "host", "i"), age_s=more.get("age_s", 1.0), lost=False, facts=told)
 
 
+def test_a_degraded_pool_is_no_pool_in_good_order() -> None:
+    status = {"pool": {"name": "house", "state": "degraded", "version": "1.0", "problems": []}}
+    (finding,) = bad(facts(status=status))
+    assert (finding.level, finding.says, finding.remedy) == ("warning", "house is degraded", "jobpool status")
+
+
 def test_a_house_in_good_order_gets_no_remedies() -> None:
     assert bad(facts()) == []
     assert all(not finding.remedy for finding in examine(facts()))
