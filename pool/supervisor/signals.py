@@ -61,6 +61,7 @@ class Post:
         self.mailbox = Mailbox()
         self.wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._before: dict[int, object] = {}
+        self._mask_before: set[int] = set()
         self.was_nohup = False
 
     def open(self) -> None:
@@ -70,10 +71,14 @@ class Post:
         for signum in HEEDED:
             self._before[signum] = signal.signal(signum, self._handle)
         self._before[signal.SIGPIPE] = signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, HEEDED)
+        self._mask_before = set(signal.pthread_sigmask(signal.SIG_UNBLOCK, HEEDED))
 
     def close(self) -> None:
-        """Give the signals back to whoever had them."""
+        """Give the signals back to whoever had them; blocked first, where they were.
+
+        So a signal that is repeated while the interpreter winds up does not kill a supervisor that has ended in order.
+        """
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._mask_before)
         signal.set_wakeup_fd(-1)
         for signum, handler in self._before.items():
             signal.signal(signum, handler if handler is not None else signal.SIG_DFL)  # type: ignore[arg-type]

@@ -95,6 +95,17 @@ def test_a_second_interrupt_kills_now_but_one_key_press_does_not_count_twice(ope
     assert house.job(job).status.value == "pending"
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=lambda n: n.name)
+def test_a_signal_repeated_to_the_last_moment_changes_no_exit_code(open_house: OpenHouse, number: int) -> None:
+    """After the loop has ended, too: the interpreter needs a while to leave."""
+    house = open_house(workers=2)
+    house.send_signal(signal.SIGTERM)
+    while house.is_running:
+        house.send_signal(number)
+        time.sleep(0.002)
+    assert house.wait_exit() == 0
+
+
 @pytest.mark.parametrize("part", range(5))
 def test_a_term_in_the_first_second_leaves_nothing_behind(open_house: OpenHouse, part: int) -> None:
     """50 moments in all, ten a part."""
