@@ -8,6 +8,7 @@ import contextlib
 import ctypes
 import errno
 import faulthandler
+import mmap
 import os
 import random
 import resource
@@ -47,6 +48,9 @@ _OOM_BIAS = {Role.WORKER: 300, Role.WEB: 200, Role.WATCH: 200, Role.KEEPER: 50}
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _libc = ctypes.CDLL(None, use_errno=True)
+# Taken from the machine only where it is used.
+_SIGNAL_STACK_BYTES = 1 << 20
+_signal_stack: mmap.mmap | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +134,23 @@ def _reset_signals(stack_fd: int) -> None:
         with contextlib.suppress(OSError, ValueError):  # two real-time signals belong to the C library
             signal.signal(signum, wanted)
     faulthandler.register(signal.SIGUSR2, file=stack_fd, all_threads=True, chain=False)
+    _widen_the_signal_stack()
+
+
+class _Stack(ctypes.Structure):
+    """`stack_t` of sigaltstack(2)."""
+
+    _fields_ = (("sp", ctypes.c_void_p), ("flags", ctypes.c_int), ("size", ctypes.c_size_t))
+
+
+def _widen_the_signal_stack() -> None:
+    """faulthandler brings a small stack for signals, and Python's own handlers run on it too. With AVX-512 or AMX one
+    frame takes 3 to 11 KB, so that a few signals at once, each interrupting the one before, overflowed it: SIGSEGV.
+    """
+    global _signal_stack
+    _signal_stack = mmap.mmap(-1, _SIGNAL_STACK_BYTES, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    start = ctypes.addressof(ctypes.c_char.from_buffer(_signal_stack))
+    _libc.sigaltstack(ctypes.byref(_Stack(start, 0, _SIGNAL_STACK_BYTES)), None)
 
 
 def _close_what_is_the_parents(inheritance: Inheritance) -> None:

@@ -197,13 +197,13 @@ class Gravedigger(Puppet):
 
 
 def run_puppet(scene: Path, seat: Seat) -> int:
-    """`<scene>/broken` makes every worker fail to boot; `broken-<slot>` that one; `slow` makes it never ready."""
+    """`<scene>/broken` makes every worker fail to boot; `broken-<slot>` that one; `slow` keeps it from being ready."""
     if seat.role == Role.KEEPER:
         return Gravedigger(seat, scene).live()
     slot, group = seat.worker.slot, seat.group
     if any((scene / name).exists() for name in ("broken", f"broken-{slot}", f"broken-{group}")):
         seat.record.remark.write(b"ModuleNotFoundError: No module named 'tasks'")
         return 3
-    if (scene / "slow").exists():
-        time.sleep(600)
+    while (scene / "slow").exists():
+        time.sleep(0.02)
     return Puppet(seat, scene).live()
