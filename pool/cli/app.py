@@ -6,7 +6,23 @@ from typing import Annotated, Any
 
 import typer
 
-from pool.cli import audit, dead, demo, doctor, enqueue, jobs, light, move, queues, schedule, serve, start, token
+from pool.cli import (
+    audit,
+    dead,
+    demo,
+    doctor,
+    enqueue,
+    jobs,
+    light,
+    limits,
+    logs,
+    move,
+    queues,
+    schedule,
+    serve,
+    start,
+    token,
+)
 from pool.cli.completion import LightCommand
 from pool.cli.failures import USAGE
 
@@ -80,6 +96,8 @@ def _add_verbs() -> None:
     for verb in (queues.queues, queues.pause, queues.resume, queues.purge, queues.pools, queues.backup):
         app.command(verb.__name__)(verb)
     app.add_typer(schedule.schedule_app, name="schedule")
+    app.command("limits")(limits.limits)
+    app.command("logs")(logs.logs)
     app.command("audit")(audit.audit)
     app.command("serve")(_coded(serve.serve))
     app.command("move")(move.move)

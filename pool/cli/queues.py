@@ -9,8 +9,11 @@ from typing import Annotated, Any
 import typer
 
 from pool.backends.contract import Backend, PoolState, QueueState
+from pool.cli.audit import note
 from pool.cli.failures import Refused
+from pool.cli.jobs import StatusFilter
 from pool.cli.output import duration, rich_table, say, say_json, say_table, text_of
+from pool.cli.selection import DryRun, NewerFilter, OlderFilter, Selection, TextFilter, TypeFilter
 from pool.cli.store import AsJson, BackendUrl, ConfigFile, load, opened
 from pool.cli.watching import watch
 from pool.jobs.checks import checked_queue
@@ -18,7 +21,7 @@ from pool.jobs.lifecycle import Status
 from pool.why import STALE_BEAT_S, serves
 
 QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.")]
-WAITING = frozenset({Status.PENDING, Status.SCHEDULED})
+WAITING = (Status.PENDING, Status.SCHEDULED)
 PURGE_AT_ONCE = 1000
 
 
@@ -57,14 +60,16 @@ def queue_document(state: QueueState, pools: Sequence[PoolState]) -> dict[str, A
 def pause(queue: QueueName, config: ConfigFile = None, backend: BackendUrl = None) -> None:
     """Hand out nothing from this queue until it is resumed; running jobs finish."""
     with opened(load(config, backend)) as store:
-        store.set_queue(checked_queue(queue), paused=True)
+        note(store, "pause", {"queue": checked_queue(queue)})
+        store.set_queue(queue, paused=True)
     say(f"queue {queue} is paused; go on with: jobpool resume {queue}")
 
 
 def resume(queue: QueueName, config: ConfigFile = None, backend: BackendUrl = None) -> None:
     """Hand out jobs from this queue again."""
     with opened(load(config, backend)) as store:
-        store.set_queue(checked_queue(queue), paused=False)
+        note(store, "resume", {"queue": checked_queue(queue)})
+        store.set_queue(queue, paused=False)
     say(f"queue {queue} is resumed")
 
 
@@ -72,25 +77,53 @@ def purge(
     queue: QueueName,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     failed: Annotated[bool, typer.Option("--failed", help="Remove its dead letters too.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say how many, and remove nothing.")] = False,
+    status: StatusFilter = None,
+    type_: TypeFilter = None,
+    text: TextFilter = None,
+    older_than: OlderFilter = None,
+    newer_than: NewerFilter = None,
+    dry_run: DryRun = False,
     as_json: AsJson = False,
     config: ConfigFile = None,
     backend: BackendUrl = None,
 ) -> None:
-    """Remove every waiting job of a queue. Running jobs are not touched."""
-    statuses = WAITING | ({Status.FAILED} if failed else frozenset())
+    """Remove the waiting jobs of a queue, all or by filter. Running jobs are not touched."""
+    if status is Status.RUNNING:
+        raise typer.BadParameter("running jobs are never purged: cancel them first")
+    statuses = (status,) if status else (*WAITING, *([Status.FAILED] if failed else []))
+    which = Selection(
+        statuses=statuses, queue=queue, type=type_, text=text, older_than=older_than, newer_than=newer_than
+    )
     with opened(load(config, backend)) as store:
-        state = next((s for s in store.queues() if s.name == queue), QueueState(name=queue))
-        count = state.pending + state.scheduled + (state.failed if failed else 0)
+        count = _count(store, which)
         if not dry_run:
             _ask(yes, f"Remove {count:,} jobs of queue {queue}? They cannot be brought back")
-            count = 0
-            while removed := store.purge(queue, statuses=statuses, limit=PURGE_AT_ONCE):
-                count += removed
+            note(store, "purge", {"filters": which.said, "statuses": [str(s) for s in statuses], "matching": count})
+            count = _remove(store, which)
     if as_json:
         say_json({"queue": queue, "removed": 0 if dry_run else count, "matching": count, "dry_run": dry_run})
     else:
         say(f"{'would remove' if dry_run else 'removed'} {count:,} jobs of queue {queue}")
+
+
+def _is_whole_queue(which: Selection) -> bool:
+    return which.said.keys() == {"queue"}
+
+
+def _count(store: Backend, which: Selection) -> int:
+    if not _is_whole_queue(which) or Status.COMPLETED in which.statuses or Status.CANCELLED in which.statuses:
+        return sum(1 for _ in which.jobs(store))
+    state = next((s for s in store.queues() if s.name == which.queue), QueueState(name=which.queue or ""))
+    return sum(getattr(state, status.value) for status in which.statuses if status is not None)
+
+
+def _remove(store: Backend, which: Selection) -> int:
+    """A whole queue by its own step, chosen jobs by their ids; bounded steps either way."""
+    if _is_whole_queue(which):
+        statuses = frozenset(status for status in which.statuses if status is not None)
+        return sum(iter(lambda: store.purge(which.queue or "", statuses=statuses, limit=PURGE_AT_ONCE), 0))
+    ids = list(which.targets(store))
+    return sum(store.delete(ids[at : at + PURGE_AT_ONCE]) for at in range(0, len(ids), PURGE_AT_ONCE))
 
 
 def _ask(yes: bool, question: str) -> None:

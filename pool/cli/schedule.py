@@ -5,12 +5,14 @@ from typing import Annotated, Any
 
 import typer
 
+from pool.backends.contract import Backend
+from pool.cli.audit import note
 from pool.cli.output import say, say_json, say_table
 from pool.cli.preflight import import_modules, read_schedule
 from pool.cli.store import AsJson, BackendUrl, ConfigFile, client_of, load, opened, published_types, unstoppable
 from pool.clock import as_rfc3339
 from pool.config import Loaded
-from pool.errors import CallerError
+from pool.errors import CallerError, JobNotFound
 from pool.jobs.documents import job_document
 from pool.jobs.schedule import next_tick
 from pool.keeper.schedule import read_entry
@@ -31,8 +33,11 @@ def list_entries(as_json: AsJson = False, config: ConfigFile = None, backend: Ba
     if as_json:
         say_json(documents)
         return
-    rows = [(d["name"], d["type"], d["when"], d["timezone"], d["last"], d["next"]) for d in documents]
-    say_table(("entry", "type", "when", "time zone", "last", "next"), rows)
+    names = ("name", "type", "when", "timezone", "last", "outcome", "next")
+    say_table(
+        ("entry", "type", "when", "time zone", "last", "outcome", "next"),
+        [[d[name] for name in names] for d in documents],
+    )
 
 
 @schedule_app.command("run")
@@ -50,6 +55,7 @@ def run_entry(
         if published_types(client.backend()).get(entry.type) is None and loaded.config.app.modules:
             import_modules(loaded.config)
         given = {key: value for key, value in options.items() if value is not None}
+        note(client.backend(), "schedule run", {"entry": name})
         job = client.get(client.enqueue(entry.type, entry.payload, **given))
     say_json(job_document(job)) if as_json else say(f"{job.id} {job.status.value} in queue {job.queue}")
 
@@ -60,6 +66,15 @@ def _entry(loaded: Loaded, name: str) -> ScheduleSection:
             return entry
     names = ", ".join(entry.name for entry in loaded.config.schedule) or "none"
     raise CallerError(f"no schedule entry {name!r} in {loaded.path or 'the configuration'}; there are: {names}")
+
+
+def _last_outcome(store: Backend, entry: str) -> str | None:
+    """What became of the job of the last tick: its status, "forgotten" after its retention, None without one."""
+    job_id = store.last_job(entry)
+    try:
+        return None if job_id is None else store.job(job_id).status.value
+    except JobNotFound:
+        return "forgotten"
 
 
 def _documents(loaded: Loaded) -> Iterator[dict[str, Any]]:
@@ -73,5 +88,6 @@ def _documents(loaded: Loaded) -> Iterator[dict[str, Any]]:
                 "when": settings.cron or f"every {settings.every:g} s",
                 "timezone": settings.timezone if settings.cron else "",
                 "last": as_rfc3339(store.last_tick(settings.name)),
+                "outcome": _last_outcome(store, settings.name),
                 "next": as_rfc3339(upcoming),
             }
