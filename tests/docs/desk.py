@@ -35,6 +35,7 @@ class Desk:
             "PATH": f"{scripts}:{os.environ['PATH']}",
             **environ,
         }
+        self.names: dict[str, str] = {}  # what stands on the page → what it is at this desk
         (self.folder / "home").mkdir()
 
     @property
@@ -67,11 +68,18 @@ class Desk:
         return done.stdout + done.stderr
 
     def without_placeholders(self, text: str) -> str:
-        """ID becomes the newest job."""
-        if not re.search(r"\bID\b", text):
-            return text
-        newest = self.run(["bash", "-c", "jobpool jobs list --limit 1 | tail -1"]).split()[0]
-        return re.sub(r"\bID\b", newest, text)
+        """ID becomes the newest job, in commands about dead letters the newest of those."""
+        for said, here in self.names.items():
+            text = text.replace(said, here)
+        return "\n".join(map(self._with_an_id, text.splitlines()))
+
+    def _with_an_id(self, line: str) -> str:
+        command, mark, remark = line.partition("#")
+        if not re.search(r"\bID\b", command):
+            return line
+        verb = "dead" if "jobpool dead" in command else "jobs"
+        newest = self.run(["bash", "-c", f"jobpool {verb} list --limit 1 | tail -1"]).split()[0]
+        return re.sub(r"\bID\b", newest, command) + mark + remark
 
     def start(self, block: Block) -> str:
         """`jobpool start` in the background; ready when this returns."""

@@ -9,6 +9,7 @@ PAGES = sorted(
     [ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "systemd").glob("*.md")]
 )
 _FENCE = re.compile(r"^(?P<indent> *)```(?P<info>[^\n`]*)\n(?P<text>.*?)^ *```\s*$", re.MULTILINE | re.DOTALL)
+_TYPED = re.compile(r"(?:^\s*|/bin/|\$\(|&& |-- |exec jobs )(jobpool [^#|;&)<>]+)")
 _FILE_NAME = re.compile(r"^(?:#|//|;) ([\w./-]+\.(?:py|toml|sh|php|service|conf))(?=\s|$)")
 
 
@@ -58,7 +59,7 @@ def spoken_commands(page: Path) -> list[str]:
     shell = [block.text for block in blocks_of(page) if block.language in ("sh", "ini", "dockerfile")]
     indented = [line for line in _FENCE.sub("", text).splitlines() if line.startswith("    ")]
     lines = "\n".join([*shell, *indented]).replace("\\\n", " ").splitlines()
-    typed = [found[1] for line in lines if (found := re.search(r"(?:^|[\s/=!$(])(jobpool [^#|;&)<>]+)", line))]
+    typed = [found[1] for line in lines if (found := _TYPED.search(line))]
     return [command.strip() for command in [*spans, *typed]]
 
 

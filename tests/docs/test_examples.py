@@ -205,7 +205,7 @@ def test_an_order_and_its_mail_are_both_there_or_neither(
     outbox.place_order(shop, "2026-04-30", "kept@example.org", 1990)
     with pytest.raises(RuntimeError, match="broke off"), shop:
         shop.execute("INSERT INTO orders (customer) VALUES ('lost')")
-        outbox.leave_in_outbox(shop, "mail.send_email", to="lost@example.org", subject="never", body="")
+        outbox.leave_in_outbox(shop, outbox.send_email.draft("lost@example.org", "never", ""))
         raise RuntimeError("the request broke off")
     left = shop.execute("SELECT * FROM outbox").fetchall()
     assert len(left) == 1

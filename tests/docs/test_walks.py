@@ -1,5 +1,6 @@
 """Pages that tell a story are walked through: every block in order, at an empty desk, as a newcomer would."""
 
+import json
 import shutil
 import subprocess
 import sys
@@ -14,9 +15,11 @@ from tests.helpers.until import until
 NOT_HERE = frozenset({"clone", "root", "fragment"})
 
 
-def walk(desk: Desk, page: str) -> list[tuple[Block, str]]:
-    """Follow the page's blocks; what each printed."""
-    return [(block, desk.follow(block)) for block in blocks_of(ROOT / page) if not block.tags & NOT_HERE]
+def walk(desk: Desk, page: str, *, lines: slice = slice(None)) -> str:
+    """Follow the page's blocks, or those within some lines; what they printed."""
+    within = range(10_000)[lines]
+    blocks = [block for block in blocks_of(ROOT / page) if block.line in within and not block.tags & NOT_HERE]
+    return "\n".join(map(desk.follow, blocks))
 
 
 def jobs_at(desk: Desk, status: str) -> int:
@@ -31,6 +34,55 @@ def test_the_five_minutes_of_the_readme_end_with_two_jobs_done_and_one_scheduled
     assert jobs_at(desk, "scheduled") == 1
     desk.run(["jobpool", "stop", "--wait"])
     assert desk.wait_stopped() == 0
+
+
+NIGHT = """
+import os, signal, time
+import pool
+
+@pool.job
+def hold(seconds: float = 600) -> None:
+    time.sleep(seconds)
+
+@pool.job
+def crash() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_the_commands_for_a_night_with_trouble_work_in_a_night_with_trouble(desk: Desk) -> None:
+    (desk.folder / "tasks.py").write_text(NIGHT)
+    desk.start(Block(ROOT / "docs/operating.md", 0, "sh", frozenset(), "jobpool start --app tasks --workers 2"))
+    desk.run(["jobpool", "enqueue", "tasks.crash"])
+    until(lambda: jobs_at(desk, "failed") == 1, "the job that kills workers set aside")
+    lines = (ROOT / "docs/operating.md").read_text().splitlines()
+    trouble = lines.index("# When something is wrong")
+    walk(desk, "docs/operating.md", lines=slice(trouble))
+    desk.run(["jobpool", "enqueue", "tasks.hold", "--max-retries", "0"])
+    slot = until(lambda: slot_of_a_busy_worker(desk), "a job that hangs")
+    desk.names = {"jobpool stack 1": f"jobpool stack {slot}"}
+
+    said = walk(desk, "docs/operating.md", lines=slice(trouble, None))
+
+    assert "tasks.py" in said and "in hold" in said  # the stack of the job that hangs
+    assert "worker_lost" in said
+    assert "would have retried 1 of 1 jobs" in said
+    assert (desk.folder / "copy.db").exists()
+    until(lambda: jobs_at(desk, "cancelled") == 1, "the job that hung cancelled")
+
+
+def slot_of_a_busy_worker(desk: Desk) -> int | None:
+    workers = json.loads(desk.run(["jobpool", "status", "--json"]))["workers"]
+    return next((worker["slot"] for worker in workers if worker["jobs"]), None)
+
+
+def test_the_outbox_carries_over_what_the_tour_put_into_it(desk: Desk) -> None:
+    shutil.copytree(ROOT / "docs" / "examples", desk.folder, dirs_exist_ok=True)
+    desk.environ["JOBPOOL_BACKEND__URL"] = f"sqlite:///{desk.folder}/jobs.db"
+    walk(desk, "docs/examples/README.md")
+
+    assert desk.run([sys.executable, "outbox_tour.py"]).strip() == "1"
+    assert jobs_at(desk, "pending") == 1
 
 
 @pytest.mark.full
