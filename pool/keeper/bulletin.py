@@ -26,8 +26,10 @@ class BulletinWriter:
         self._warnings: list[str] = []
         self._ask_for_warnings_at = 0.0
 
-    def post(self) -> bool:
-        """One snapshot; whether anything waits or runs. Raises BackendUnavailable after it has posted that."""
+    def post(self, trouble: str | None = None) -> bool:
+        """One snapshot; whether anything waits or runs. Raises BackendUnavailable after it has posted that.
+
+        `trouble`: what keeps other chores from their work (a replica answers reads, and takes no settlement)."""
         try:
             latency_s = self._backend.ping()
             self._last = self._read()
@@ -35,8 +37,12 @@ class BulletinWriter:
         except BackendUnavailable as error:
             self._publish(ok=False, error=str(error), latency_s=None)
             raise
-        self._publish(ok=True, error=None, latency_s=latency_s)
+        self._publish(ok=trouble is None, error=trouble, latency_s=latency_s)
         return any(queue["pending"] or queue["running"] for queue in self._last["queues"])
+
+    def post_absence(self, error: str) -> None:
+        """The store is away, as some chore has just found out: its own turn may come much later, each call hanging."""
+        self._publish(ok=False, error=error, latency_s=None)
 
     def _read(self) -> dict[str, Any]:
         states = {state.name: state for state in self._backend.queues()}

@@ -177,7 +177,8 @@ class Keeper:
 
     def post_bulletin(self, now: float) -> float | None:
         """Each second; every other one while nothing waits or runs."""
-        is_busy = self.bulletin.post()
+        others = (chore for chore in (self.renewal, self.burial, *self.chores) if chore.do != self.post_bulletin)
+        is_busy = self.bulletin.post(next((chore.trouble for chore in others if chore.is_store_away), None))
         return None if is_busy else BULLETIN_IDLE_EVERY_S
 
     def forget(self, now: float) -> float | None:
@@ -228,8 +229,8 @@ class Keeper:
 
     def _if_due(self, chore: Chore) -> None:
         now = monotonic_now()
-        if chore.is_due(now):
-            chore.attempt(now)
+        if chore.is_due(now) and not chore.attempt(now) and chore.is_store_away:
+            self.bulletin.post_absence(chore.trouble)
 
     def _show_life(self, state: State) -> None:
         now = monotonic_now()
