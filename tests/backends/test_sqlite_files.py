@@ -234,6 +234,18 @@ def test_a_database_deleted_in_use_is_reported_and_not_made_anew(path: str) -> N
     store.wait(ANYTHING, 0.05)
 
 
+def test_no_database_is_made_beside_the_wal_of_one_that_was_moved_away(path: str, tmp_path: Path) -> None:
+    """A program that enqueues meanwhile must not make the -wal, which holds accepted jobs, look like a leftover."""
+    store = SqliteBackend(path)
+    job_id = put(store)
+    os.rename(path, tmp_path / "moved.db")
+    with pytest.raises(BackendUnavailable, match="put the database back"):
+        put(SqliteBackend(path))
+    assert not Path(path).exists()
+    os.rename(tmp_path / "moved.db", path)
+    assert SqliteBackend(path).job(job_id).id == job_id
+
+
 def test_a_database_put_in_its_place_is_opened_and_not_harmed(path: str, tmp_path: Path) -> None:
     """A restored backup: the old handle must not delete the -wal of its successor, which has the same name."""
     store = SqliteBackend(path)

@@ -48,6 +48,8 @@ def _check_folder(path: str, folder: str) -> None:
 def _make(path: str, folder: str, *, create: bool, exists: bool) -> os.stat_result:
     if not exists and not create:
         raise BackendUnavailable(path, "there is no database at this path; start a pool with it, or change backend.url")
+    if not exists:
+        _refuse_beside_a_wal(path)
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640))
     except OSError as problem:
@@ -56,6 +58,19 @@ def _make(path: str, folder: str, *, create: bool, exists: bool) -> os.stat_resu
     if not exists:
         _share_as(path, Path(folder).stat())
     return Path(path).stat()
+
+
+def _refuse_beside_a_wal(path: str) -> None:
+    """Somebody has moved the database and not its -wal, which holds accepted jobs: a new one here would not get them, and
+    from then on it would look as if the -wal were the one too many.
+    """
+    wal = stat_or_none(f"{path}-wal")
+    if wal is not None and wal.st_size:
+        raise BackendUnavailable(
+            path,
+            "the database is not there, but its -wal is, with the jobs that were stored last: put the database back "
+            f"beside it. Only if both are to be given up, delete {path}-wal and {path}-shm",
+        )
 
 
 def _share_as(path: str, folder: os.stat_result) -> None:
