@@ -5,11 +5,12 @@ bytes or "512MB". Unknown keys are refused. `config.py` finds the values and nam
 """
 
 import os
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
 from pool.identity import host_name
+from pool.tables import AlertSection, CommandSection, QueueSection, ScheduleSection, TokenSection, TypeSection
 from pool.units import (
     Count,
     Duration,
@@ -17,7 +18,6 @@ from pool.units import (
     Name,
     Names,
     PriorityNumber,
-    RateText,
     Section,
     Size,
     parse_duration,
@@ -26,7 +26,18 @@ from pool.units import (
     require_distinct,
 )
 
-__all__ = ["Config", "Section", "parse_duration", "parse_size"]
+__all__ = [
+    "AlertSection",
+    "CommandSection",
+    "Config",
+    "QueueSection",
+    "ScheduleSection",
+    "Section",
+    "TokenSection",
+    "TypeSection",
+    "parse_duration",
+    "parse_size",
+]
 
 
 class PoolSection(Section):
@@ -176,60 +187,6 @@ class JobsSection(Section):
     ageing: Duration = Field(0, description="waiting this long is worth ten points of priority; 0 = strict priorities")
 
 
-class QueueSection(Section):
-    name: str = Field(min_length=1, max_length=200, description="the queue's name; shown even when empty")
-    max_pending: int = Field(0, ge=0, description="refuse new jobs above this length; 0 = no limit")
-
-
-class TypeSection(Section):
-    name: str = Field(
-        min_length=1, max_length=200, description="a job type served over HTTP by workers in other languages"
-    )
-    queue: str = Field(min_length=1, max_length=200, description='its own queue, left out of "*" of the forked workers')
-    payload_schema: dict[str, Any] = Field(
-        default_factory=dict, alias="schema", description="JSON Schema of its payload; empty = anything"
-    )
-    max_retries: int = Field(3, ge=0, le=100, description="retries after the first attempt")
-    backoff: list[float] = Field(default_factory=list, description="waits in seconds; empty = the default of [jobs]")
-    redact: Names = Field(default_factory=list, description="payload fields that are masked wherever jobs are shown")
-    limit: RateText = Field("", description='at most so many starts per time, such as "100/m"; empty = any rate')
-    max_running: int = Field(0, ge=0, description="at most so many at once, over all pools; 0 = any number")
-
-
-class ScheduleSection(Section):
-    name: str = Field(min_length=1, max_length=200, description="unique name of the entry")
-    type: str = Field(min_length=1, description="job type to enqueue at each tick")
-    cron: str = Field("", description='five fields, such as "30 3 * * 1-5"; give cron or every')
-    every: Duration = Field(0, description="a fixed distance instead of cron")
-    timezone: str = Field("UTC", description="time zone of cron, such as Europe/Berlin")
-    payload: dict[str, Any] = Field(default_factory=dict, description="payload of each job")
-    queue: str = Field("", description="queue; default: that of the job type")
-    priority: str | int | None = Field(None, description="priority; default: that of the job type")
-    catch_up: Literal["run_once", "skip"] = Field(
-        "run_once", description="ticks missed while no pool ran: one job for all of them, or none"
-    )
-    jitter: Duration = Field(0, description="start each job up to this much later")
-
-    @model_validator(mode="after")
-    def _has_one_rhythm(self) -> Self:
-        require(bool(self.cron) != bool(self.every), "give cron or every, one of the two")
-        return self
-
-
-class CommandSection(Section):
-    type: str = Field(min_length=1, max_length=200, description="job type that runs this executable")
-    argv: list[str] = Field(
-        min_length=1, description='program and arguments, never through a shell; "{field}" is replaced from the payload'
-    )
-    cwd: str = Field("", description="working directory; default: [app] path")
-    env: dict[str, str] = Field(default_factory=dict, description="further environment variables")
-    timeout: Duration = Field(0, description="longest run; 0 = no limit")
-    max_retries: int = Field(3, ge=0, le=100, description="retries after the first attempt")
-    redact: Names = Field(default_factory=list, description="payload fields that are masked wherever jobs are shown")
-    limit: RateText = Field("", description='at most so many starts per time, such as "100/m"; empty = any rate')
-    max_running: int = Field(0, ge=0, description="at most so many at once, over all pools; 0 = any number")
-
-
 class RetentionSection(Section):
     completed: Duration = Field(86_400, description="how long completed and cancelled jobs can be looked up")
     failed: Duration = Field(2_592_000, description="how long dead letters are kept")
@@ -264,35 +221,9 @@ class WebSection(Section):
         return self
 
 
-class TokenSection(Section):
-    name: Name = Field(description="who uses it; shown in logs and as the owner of jobs")
-    role: Literal["producer", "worker", "admin"] = Field(description="what it may do")
-    sha256: str = Field(pattern="^[0-9a-f]{64}$", description="hash of the token, as printed by `jobpool token new`")
-    max_priority: PriorityNumber = Field(10, description="producers: the highest priority it may use")
-    types: Names = Field(default_factory=list, description="producers: job types it may enqueue; empty = all")
-    queues: Names = Field(default_factory=lambda: ["default"], description="producers and workers: queues it may use")
-
-
 class StatusSection(Section):
     socket_mode: str = Field("0660", pattern="^0?[0-7]{3}$", description="mode of the status socket")
     listen: str = Field("", description="also answer read-only probes on this TCP address, such as 127.0.0.1:8421")
-
-
-class AlertSection(Section):
-    on: Literal["degraded", "backend_down", "dead_rate", "overdue", "reload_failed", "schedule_missed"] = Field(
-        description="what to watch for"
-    )
-    command: list[str] = Field(
-        default_factory=list, description="program to run, the alert as JSON on its standard input"
-    )
-    url: str = Field("", description="or a URL to POST it to")
-    every: Duration = Field(900, description="at most one alert of this kind in this time")
-    above: float | None = Field(None, ge=0, description="dead_rate: share (default 0.1); overdue: jobs (default 0)")
-
-    @model_validator(mode="after")
-    def _has_one_way_out(self) -> Self:
-        require(bool(self.command) != bool(self.url), "give command or url, one of the two")
-        return self
 
 
 class LogSection(Section):
