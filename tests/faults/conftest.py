@@ -1,5 +1,45 @@
-"""Whole pools: each test opens its own house."""
+"""Whole pools, on each backend in turn: every test opens its own house."""
 
-from tests.helpers.house import open_house
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.helpers.house import House, open_house
+from tests.helpers.servers import Server, running
 
 __all__ = ["open_house"]
+
+OpenHouse = Callable[..., House]
+QUICK_RESTARTS = "[restart]\nfirst_delay = 0.05\nmax_delay = 0.1\nhealthy_after = 1\n"
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    """A Redis that keeps what it has acknowledged."""
+    with running(aof=True) as started:
+        yield started
+
+
+@pytest.fixture(params=["sqlite", "redis"])
+def on_each_store(request: pytest.FixtureRequest, open_house: OpenHouse) -> OpenHouse:
+    """As `open_house`; a second house of the same test has the same store."""
+    if request.param == "redis":
+        url = request.getfixturevalue("server").url
+        return lambda **options: open_house(**{"backend": url, **options})
+    first: list[House] = []
+
+    def open_one(**options: object) -> House:
+        if first:
+            options = {"backend": first[0].url, "environ": {"LEDGER": str(first[0].ledger)}, **options}
+        house = open_house(**options)
+        first.append(house)
+        return house
+
+    return open_one
+
+
+def with_setting(house: House, section: str, line: str) -> House:
+    """Add a line to a section of the file; before the start."""
+    text = house.config_file.read_text()
+    house.config_file.write_text(text.replace(f"[{section}]", f"[{section}]\n{line}", 1))
+    return house

@@ -24,12 +24,16 @@ from pool.backends.sqlite.migrations import bring_up_to_date, is_up_to_date
 from pool.backends.sqlite.transaction import Host, Transaction
 from pool.backends.sqlite.trouble import FOREIGN, NotSynced, translated
 from pool.clock import monotonic_now
-from pool.errors import BackendUnavailable
+from pool.errors import BackendFull, BackendUnavailable
 from pool.logs import log
 
 T = TypeVar("T")
 WAL_KEPT_BYTES = 16 * 2**20
-_CHECKPOINT_PAGES = 3000  # 12 MB: a third of the syncs of the default, and the hot pages are written once
+_FEWEST_PAGES, _CHECKPOINT_PAGES = (
+    100,
+    3000,
+)  # 12 MB: a third of the syncs of the default, and the hot pages are written once
+_PAGE_BYTES = 4096
 _LOOK_AT_FILE_S = 1.0
 _OPENING_WAIT_S = 0.5
 
@@ -50,6 +54,7 @@ class Store:
         self._wal_fd = -1
         self._pid = 0
         self._file_seen_at = 0.0
+        self._was_full = False
         self._mutex = threading.RLock()
         _open_stores.add(self)
 
@@ -61,7 +66,9 @@ class Store:
             try:
                 tx, result = self._commit(step)
             except FOREIGN as problem:
-                raise translated(problem, self.path, self._lock_wait) from problem
+                known = translated(problem, self.path, self._lock_wait)
+                self._was_full = self._was_full or isinstance(known, BackendFull)
+                raise known from problem
             if tx.rings:
                 self.bells.ring(tx.rings)  # before the sync: who wakes starts while the disk works
             if durable or tx.must_sync or self._durable:
@@ -93,6 +100,8 @@ class Store:
         lock = self._lock
         assert_open(lock, self.path).acquire(self._lock_wait)
         try:
+            if self._was_full:
+                self._make_room(db)
             db.execute("BEGIN IMMEDIATE")
             tx = Transaction(db, self.host)
             try:
@@ -179,7 +188,7 @@ class Store:
     def _set_up(self, db: sqlite3.Connection) -> None:
         db.execute("PRAGMA synchronous = NORMAL")
         db.execute(f"PRAGMA journal_size_limit = {WAL_KEPT_BYTES}")
-        db.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
+        db.execute(f"PRAGMA wal_autocheckpoint = {_pages_before_fold(self.path)}")
         if db.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
             raise BackendUnavailable(self.path, "it cannot be opened in WAL mode here; put it on a local disk")
         if bring_up_to_date(db, self.path):
@@ -242,13 +251,27 @@ class Store:
                 lock = assert_open(self._lock, self.path)
                 lock.acquire(self._lock_wait)
                 try:
-                    db.execute("PRAGMA busy_timeout = 0")
-                    db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+                    self._fold_wal(db)
                 finally:
-                    db.execute(f"PRAGMA busy_timeout = {int(self._lock_wait * 1000)}")
                     lock.release()
             except FOREIGN as problem:
                 raise translated(problem, self.path, self._lock_wait) from problem
+
+    def _fold_wal(self, db: sqlite3.Connection) -> bool:
+        """Under the write lock: the -wal goes into the database and is cut; False when a reader is in the way."""
+        try:
+            db.execute("PRAGMA busy_timeout = 0")
+            return not db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+        finally:
+            db.execute(f"PRAGMA busy_timeout = {int(self._lock_wait * 1000)}")
+
+    def _make_room(self, db: sqlite3.Connection) -> None:
+        """The disk was full: what room there is now goes to folding the -wal first, which gives back more than it takes.
+
+        Otherwise a -wal that had filled the disk before its first fold would take the freed room too, for good.
+        """
+        with suppress(sqlite3.Error):
+            self._was_full = not self._fold_wal(db)
 
     def hang_bell(self, want: Want) -> OwnBell:
         """A bell for this class of workers, in the folder beside the database."""
@@ -286,6 +309,12 @@ def assert_open(lock: WriteLock | None, path: str) -> WriteLock:
     if lock is None:
         raise BackendUnavailable(path, "it is closed")
     return lock
+
+
+def _pages_before_fold(path: str) -> int:
+    """On a small disk the -wal is folded sooner: it takes at most an eighth of the room, for its fold needs room too."""
+    disk = os.statvfs(Path(path).parent)
+    return max(_FEWEST_PAGES, min(_CHECKPOINT_PAGES, disk.f_bavail * disk.f_frsize // 8 // _PAGE_BYTES))
 
 
 _open_stores: "weakref.WeakSet[Store]" = weakref.WeakSet()
