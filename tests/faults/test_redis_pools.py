@@ -1,0 +1,131 @@
+"""Whole pools on a Redis that restarts, drops its clients, turns replica, or asks for a password."""
+
+import json
+import subprocess
+import time
+from collections import Counter
+
+import pytest
+
+from pool.cli import control
+from pool.errors import BackendUnavailable
+from tests.faults.conftest import OpenHouse
+from tests.helpers.house import House
+from tests.helpers.servers import Server, running
+
+PASSWORD = "s3cr3t-XYZ"
+
+
+def drop_clients(server: Server) -> None:
+    for _ in range(3):
+        server.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+        time.sleep(0.3)
+
+
+def restarts(house: House) -> int:
+    return sum(worker["restarts"] for worker in house.status()["workers"])
+
+
+def status_text(house: House) -> str:
+    """The status, or nothing while the pool cannot be asked yet."""
+    try:
+        return json.dumps(house.status())
+    except control.PoolUnreachable:
+        return ""
+
+
+@pytest.mark.parametrize("accident", ["restart", "dropped clients"])
+def test_idle_workers_hear_again_after_the_server_was_away(
+    open_house: OpenHouse, server: Server, accident: str
+) -> None:
+    house = open_house(workers=4, backend=server.url)
+    if accident == "restart":
+        server.stop()
+        house.wait_for(lambda: house.status()["backend"]["ok"] is False, "the status to say so", within=20)
+        server.start()
+    else:
+        drop_clients(server)
+    house.wait_for(lambda: house.status()["backend"]["ok"], "the status to say so", within=20)
+
+    jobs = house.enqueue_many([("tasks.quick", {})] * 10)
+
+    house.wait_for(lambda: house.counts()["completed"] == 10, "ten jobs", within=20)
+    assert all(len(house.runs(job)) == 1 for job in jobs)
+    assert restarts(house) == 0
+
+
+def test_orders_are_obeyed_after_all_clients_were_dropped(open_house: OpenHouse, server: Server) -> None:
+    house = open_house(workers=2, backend=server.url)
+    job = house.enqueue("tasks.nap", {"seconds": 60})
+    house.wait_for_worker_of(job)
+
+    drop_clients(server)
+    house.store.cancel(job)
+    house.store.set_queue("default", paused=True)
+
+    house.wait_until(job, "cancelled", within=20)
+    waiting = house.enqueue("tasks.quick")
+    time.sleep(1.5)  # the time in which a worker that does not know of the pause would start it
+    assert house.runs(waiting) == []
+    house.store.set_queue("default", paused=False)
+    house.wait_until(waiting, "completed", within=20)
+
+
+def test_a_primary_that_turns_replica_for_a_while_loses_nothing_it_has_accepted(
+    open_house: OpenHouse, server: Server
+) -> None:
+    house = open_house(workers=4, backend=server.url)
+    accepted, refused = [], 0
+    server.call("REPLICAOF", "127.0.0.1", "1")
+    for _ in range(10):
+        try:
+            accepted.append(house.enqueue("tasks.nap", {"seconds": 0.01}))
+        except BackendUnavailable:
+            refused += 1
+        time.sleep(0.1)
+    server.call("REPLICAOF", "NO", "ONE")
+    assert (accepted, refused) == ([], 10)
+    accepted += house.enqueue_many([("tasks.nap", {"seconds": 0.01})] * 50)
+
+    house.wait_for(lambda: house.counts()["completed"] == len(accepted), "all that was accepted", within=30)
+    assert Counter(note["job"] for note in house.notes() if note["what"] == "start") == Counter(accepted)
+    assert restarts(house) == 0
+
+
+def test_a_job_that_ends_while_the_server_is_a_replica_is_recorded_afterwards(
+    open_house: OpenHouse, server: Server
+) -> None:
+    house = open_house(workers=1, backend=server.url)
+    job = house.enqueue("tasks.hold")
+    house.wait_for_worker_of(job)
+    server.call("REPLICAOF", "127.0.0.1", "1")
+    house.release()
+    house.wait_for(lambda: house.runs(job)[0].ended, "the end of the job")
+    time.sleep(1)
+    server.call("REPLICAOF", "NO", "ONE")
+    done = house.wait_until(job, "completed", within=30)
+    assert len(house.runs(job)) == 1
+    assert done.claim == 1
+
+
+def test_the_password_is_nowhere_to_be_read(open_house: OpenHouse) -> None:
+    with running(password=PASSWORD) as server:
+        house = open_house(workers=1, backend=server.url, settings='[log]\nlevel = "DEBUG"\n')
+        house.wait_until(house.enqueue("tasks.quick"), "completed")
+        said = [house.log_text(), str(house.status())]
+        said += [house.cli(*words, check=False).stdout for words in (["status"], ["doctor"], ["queues"], ["check"])]
+        said += [subprocess.run(["ps", "-ww", "-o", "args=", "-p", *map(str, house.pids())], capture_output=True, text=True).stdout]  # fmt: skip
+        house.stop()
+
+        right = house.config_file.read_text()
+        for wrong in (right.replace(PASSWORD, f"wrong-{PASSWORD}"), right.replace(f":{server.port}", ":1")):
+            house.config_file.write_text(wrong)
+            for words in (["queues"], ["enqueue", "tasks.quick"], ["--debug", "queues"]):
+                done = house.cli(*words, check=False)
+                said += [done.stdout, done.stderr]
+            house.start(wait=False)
+            house.wait_for(lambda: '"ok": false' in status_text(house), "the status to say so")
+            said.append(status_text(house))
+            house.stop()
+        said.append(house.log_text())
+    assert not [text for text in said if PASSWORD in text]
