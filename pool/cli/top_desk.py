@@ -14,6 +14,7 @@ from typing import Any
 
 from pool.backends.contract import Backend, JobFilter
 from pool.cli import control
+from pool.cli.audit import note
 from pool.clock import monotonic_now
 from pool.errors import JobpoolError
 from pool.jobs.job import Job
@@ -86,10 +87,12 @@ class Desk:
     def pause_or_resume(self, name: str) -> str:
         """By what the store says now: the picture may be a second old."""
         is_paused = any(queue.paused for queue in self.store().queues() if queue.name == name)
+        note(self.store(), "resume" if is_paused else "pause", {"queue": name})
         self.store().set_queue(name, paused=not is_paused)
         return f"queue {name} is {'resumed' if is_paused else 'paused'}"
 
     def retry(self, job_id: str) -> str:
+        note(self.store(), "jobs retry", {"jobs": [job_id]})
         self.store().revive(job_id)
         self._failures_at = 0.0
         return f"retried job {job_id}"

@@ -97,6 +97,7 @@ def test_a_dead_job_is_retried_in_two_clicks(open_site: OpenSite, look: Look) ->
     page.get_by_text("It is pending again.").wait_for()
     until(lambda: len(site.house.job(job).attempts) == 2, "its second attempt")
     assert "tok_secret" not in page.content()
+    assert [(entry.who, entry.act) for entry in site.house.store.audit()] == [("ada@dashboard", "jobs retry")]
     assert '"card_token": "***"' in page.inner_text("pre >> nth=0")
 
 

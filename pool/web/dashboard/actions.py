@@ -1,11 +1,13 @@
 """What the buttons do: each takes a form of ours, does one thing, and goes back to its page with a line about it."""
 
+import json
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from pool.backends.contract import Backend
+from pool.backends.contract import AuditEntry, Backend
 from pool.errors import CallerError
 from pool.jobs.checks import checked_queue
 from pool.jobs.job import Job
@@ -26,9 +28,11 @@ async def act_on_queue(request: Request) -> Response:
     form = await form_of(request)
     dashboard, queue, act = dashboard_of(request), checked_queue(_field(form, "queue")), _field(form, "act")
     if act == "purge":
+        await _note(request, "purge", queue=queue)
         dashboard.bulk.purge(queue, request.state.caller.name)
         said = f"Removing what waits in {queue}."
     elif act in ("pause", "resume"):
+        await _note(request, act, queue=queue)
         await dashboard.services.desk.ask(lambda store: store.set_queue(queue, paused=act == "pause"))
         said = f"Queue {queue} is {'paused' if act == 'pause' else 'resumed'}."
     else:
@@ -45,6 +49,7 @@ async def act_on_job(request: Request) -> Response:
     if step is None:
         raise _unknown(act)
     try:
+        await _note(request, f"jobs {act}", jobs=[job_id])
         job = await dashboard_of(request).services.desk.ask(lambda store: step(store, job_id))
         said = _job_words(act, job)
     except CallerError as error:
@@ -61,6 +66,7 @@ async def act_on_group(request: Request) -> Response:
         raise _unknown(act)
     words = "Retry" if act == "retry" else "Discard"
     title = f"{words} dead letters of {form.get('title', key)[:80]}"
+    await _note(request, f"dead {act}", group=key, rate=form.get("rate") or "all")
     dashboard_of(request).bulk.each_dead(key, act, title, request.state.caller.name, _rate(form.get("rate", "")))
     return _done(request, form, "/ui/dead", f"{title}: begun.")
 
@@ -110,6 +116,12 @@ def _job_words(act: str, job: Job) -> str:
     if act == "cancel" and job.status is Status.RUNNING:
         return "Asked it to stop; it runs until it notices."
     return {"retry": "It is pending again.", "cancel": "It is cancelled.", "discard": "It is discarded."}[act]
+
+
+async def _note(request: Request, act: str, **details: Any) -> None:
+    """In the audit log before it is done, so that nothing goes unrecorded."""
+    entry = AuditEntry(who=f"{request.state.caller.name}@dashboard", act=act, details=json.dumps(details))
+    await dashboard_of(request).services.desk.ask(lambda store: store.note(entry))
 
 
 def _done(request: Request, form: Form, to: str, said: str) -> Response:

@@ -1,6 +1,7 @@
 """The pages, each a view: what is shown is made from the query alone, so that a page and its live updates are the same."""
 
-from collections.abc import Awaitable, Callable, Mapping
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -9,6 +10,7 @@ from starlette.responses import Response
 
 from pool.backends.contract import Backend, PoolState
 from pool.errors import JobNotFound, JobpoolError
+from pool.jobs.documents import REDACT_SETTING, hidden_fields
 from pool.jobs.job import Job
 from pool.jobs.lifecycle import Reason, Status
 from pool.jobs.schedule import Timing, next_tick, timing_from
@@ -80,12 +82,13 @@ async def jobs(dashboard: Dashboard, query: Query) -> Shown:
 async def job(dashboard: Dashboard, query: Query) -> Shown:
     """One job with all that is known of it, and why it is where it is."""
 
-    def ask(store: Backend) -> tuple[Job, list[str]]:
-        found = store.job(query["id"])
-        return found, reasons(found, store.queues(), store.pools(), now=store.server_now())
+    def ask(store: Backend) -> tuple[Job, list[str], frozenset[str]]:
+        found, pools = store.job(query["id"]), store.pools()
+        hidden = never_shown(found.type, store.setting(REDACT_SETTING), pools)
+        return found, reasons(found, store.queues(), pools, now=store.server_now()), hidden
 
-    found, why = await dashboard.services.desk.ask(ask)
-    document = document_for(found, _ADMIN, dashboard.services.types.redacted(found.type))
+    found, why, hidden = await dashboard.services.desk.ask(ask)
+    document = document_for(found, _ADMIN, hidden | dashboard.services.types.redacted(found.type))
     return "job.html", {"job": found, "document": document, "why": why}
 
 
@@ -179,6 +182,13 @@ for _path in (*VIEWS, "/ui/jobs/{id}"):
 
 
 # ---------------------------------------------------------------- small things
+
+
+def never_shown(type_name: str, kept: str | None, pools: Sequence[PoolState]) -> frozenset[str]:
+    """Payload fields of a type that are hidden, as the store remembers and as any pool says now: none is missed."""
+    remembered = json.loads(kept or "{}").get(type_name, ())
+    said = (hidden_fields(pool.facts.get("types") or {}).get(type_name, frozenset()) for pool in pools)
+    return frozenset(map(str, remembered)).union(*said)
 
 
 def _to_list(text: str) -> Response:
