@@ -103,9 +103,7 @@ def reopen(stage: Stage, phase: str) -> None:
 def roll(stage: Stage, phase: str) -> None:
     before = {worker["pid"] for worker in stage.workers()}
     stage.signal(SIG.SIGUSR2)
-    if phase == "starting":  # the slow ones were forked before: a roll replaces them when it can
-        stage.unset("slow")
-    elif phase == "reloading":
+    if phase in ("starting", "reloading"):  # the slow ones were forked before: a roll replaces them when it can
         stage.unset("slow")
     if phase == "stopping":
         let_end(stage, phase)

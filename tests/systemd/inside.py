@@ -39,9 +39,10 @@ def install(site_packages: str) -> None:
     )
     program.chmod(0o755)
     Path("/opt/jobpool/tasks.py").write_text(TASKS)
+    Path("/opt/jobpool/slow.py").write_text("import time; time.sleep(2)")
     CONFIG.parent.mkdir(exist_ok=True)
-    unit = (PROJECT / "systemd/jobpool.service").read_text()
-    Path("/etc/systemd/system/jobpool.service").write_text(unit)
+    for name in ("jobpool.service", "jobpool@.service"):
+        Path("/etc/systemd/system", name).write_text((PROJECT / "systemd" / name).read_text())
     dropin = Path("/run/systemd/system/jobpool.service.d/test.conf")
     dropin.parent.mkdir(parents=True)
     dropin.write_text(
@@ -50,9 +51,11 @@ def install(site_packages: str) -> None:
     sh("systemctl", "daemon-reload", check=True)
 
 
-def configure(count: int = 4, more: str = "", stop_timeout: float = 5) -> None:
-    CONFIG.write_text(
-        f'[pool]\nstop_timeout = {stop_timeout}\n[app]\nmodules = ["tasks"]\n[workers]\ncount = {count}\n{more}'
+def configure(
+    count: int = 4, more: str = "", stop_timeout: float = 5, modules: str = '"tasks"', file: Path = CONFIG
+) -> None:
+    file.write_text(
+        f"[pool]\nstop_timeout = {stop_timeout}\n[app]\nmodules = [{modules}]\n[workers]\ncount = {count}\n{more}"
     )
 
 
@@ -100,7 +103,13 @@ def fresh(count: int = 4, **keys: Any) -> None:
 
 
 def scene_start_is_over_when_the_workers_are_ready() -> None:
-    fresh(4)
+    sh("systemctl", "stop", "jobpool")
+    configure(4, modules='"tasks", "slow"')
+    sh("systemctl", "start", "--no-block", "jobpool")
+    until(lambda: unit("ActiveState") == "activating", "the start under way")
+    until(lambda: status().get("pool", {}).get("state") == "starting", "the workers' import")
+    assert unit("ActiveState") == "activating"
+    assert sh("systemctl", "start", "jobpool").returncode == 0
     assert unit("ActiveState") == "active"
     assert working() == 4
     assert unit("StatusText").startswith("ready: 4 workers"), unit("StatusText")
@@ -190,6 +199,26 @@ def scene_the_journal_has_priorities() -> None:
     assert levels.get("INFO") == "6", levels
     assert levels.get("WARNING", "4") == "4" and levels.get("ERROR", "3") == "3", levels
     assert not any(str(line["MESSAGE"]).startswith("<") for line in lines)
+
+
+def scene_the_hardening_is_rated_below_two() -> None:
+    fresh(1)
+    rated = sh("systemd-analyze", "security", "--no-pager", "jobpool").stdout.strip().splitlines()[-1]
+    print(rated)
+    assert float(rated.partition(":")[2].split()[0]) < 2.0
+
+
+def scene_two_instances_live_side_by_side_with_files_of_their_own() -> None:
+    for name, count in (("mail", 1), ("bulk", 2)):
+        configure(count, file=Path(f"/etc/jobpool/{name}.toml"))
+        started = sh("systemctl", "start", f"jobpool@{name}")
+        assert started.returncode == 0, started.stderr
+    texts = [
+        sh("systemctl", "show", "--value", "-p", "StatusText", f"jobpool@{n}").stdout.strip() for n in ("mail", "bulk")
+    ]
+    assert [text.partition(",")[0] for text in texts] == ["ready: 1 workers", "ready: 2 workers"]
+    assert sh("systemctl", "reload", "jobpool@mail").returncode == 0
+    sh("systemctl", "stop", "jobpool@mail", "jobpool@bulk")
 
 
 def main() -> int:
