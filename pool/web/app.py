@@ -1,6 +1,7 @@
 """The application: services, routes, and what every request goes through.
 
-From the outside in: `LastResort` (headers, nothing escapes), `BodyLimit`, `Door` (who is calling), the routes.
+From the outside in: `LastResort` (headers, nothing escapes), `BodyLimit`, `Door` (who is calling), `StraightEnqueue`
+(the hot route), the routes.
 More routes are added with `app.include_router`; another way to sign in with `app.state.sign_in_ways.append(…)`, a
 function from the ASGI scope to a `Caller` or None; pages for strangers with `app.state.open_paths.add(…)`.
 """
@@ -19,15 +20,15 @@ from starlette.routing import Match
 
 from pool.backends.contract import Backend
 from pool.errors import JobpoolError
-from pool.logs import log
 from pool.settings import Config
 from pool.web import admin, events, jobs, work
 from pool.web.auth import Door, Tokens
 from pool.web.dashboard.hook import add_dashboard
 from pool.web.desk import StoreDesk
 from pool.web.limits import BodyLimit, LastResort
-from pool.web.problems import Problem, problem_of
+from pool.web.problems import Problem, response_to
 from pool.web.services import Services
+from pool.web.straight import StraightEnqueue
 from pool.web.typebook import TypeBook
 from pool.web.webhooks import deliver_all
 
@@ -54,6 +55,7 @@ def create_app(config: Config, open_store: Callable[[], Backend]) -> FastAPI:
         app.router.routes.extend(router.routes)
     add_dashboard(app, config)
     _answer_errors(app)
+    app.add_middleware(StraightEnqueue, services=services)
     app.add_middleware(Door, ways=app.state.sign_in_ways, open_paths=app.state.open_paths, failures=services.failures)
     app.add_middleware(BodyLimit)
     app.add_middleware(LastResort)
@@ -75,10 +77,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 def _answer_errors(app: FastAPI) -> None:
     async def ours(request: Request, error: Exception) -> Response:
-        problem = problem_of(error) if isinstance(error, JobpoolError) else Problem(500, "internal-error", "a fault")
-        if problem.status == 503:
-            log.limited("away", "answered 503", every_s=10.0, error=str(error))
-        return problem.response()
+        known = error if isinstance(error, JobpoolError) else Problem(500, "internal-error", "a fault of the server")
+        return response_to(known)
 
     async def unfit(request: Request, error: Exception) -> Response:
         found = error.errors() if isinstance(error, RequestValidationError) else []

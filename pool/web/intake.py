@@ -24,6 +24,8 @@ def draft(body: JobBody, caller: Caller, book: TypeBook, max_payload: int, heade
         run_at=body.run_at, expires_in=body.expires_in, idempotency_key=_key(body.idempotency_key, header_key)
     )
     job = _draft(body, options, caller, book, max_payload, body.unique_key)
+    if body.on_success is None and body.on_failure is None:
+        return job
     return replace(
         job,
         on_success=_follow_up(body.on_success, caller, book, max_payload),
@@ -39,25 +41,28 @@ def checked_edit(job_type: str, payload: Mapping[str, object], caller: Caller, b
     """The text of a payload that replaces another one of this type."""
     found = book.get(job_type, caller)
     text = checks.checked_payload(checks.payload_text(payload), max_payload)
-    found.check(dict(payload))
+    book.check(found, payload)
     return text
 
 
 def _draft(
     body: FollowUp, more: Options, caller: Caller, book: TypeBook, max_payload: int, unique_key: str | None = None
 ) -> NewJob:
-    text = checks.checked_payload(checks.payload_text(body.payload), max_payload)
     found = book.get(body.type, caller)
-    found.check(dict(body.payload))
     terms = _capped(found.terms, caller)
     options = Options(**more, queue=body.queue, priority=body.priority, max_retries=body.max_retries, delay=body.delay)
+    text = checks.payload_text(body.payload)
     job = checks.new_job(found.name, text, terms, options, owner=caller.name, max_payload=max_payload)
     _refuse_beyond(job, body, caller)
-    return replace(job, unique_key=_unique_key(unique_key, found, body, caller))
+    book.check(found, body.payload)
+    key = _unique_key(unique_key, found, body, caller)
+    return job if key is None else replace(job, unique_key=key)
 
 
 def _capped(terms: Terms, caller: Caller) -> Terms:
     """What the type says where the caller says nothing, but never above the caller's cap."""
+    if terms.priority <= caller.max_priority:
+        return terms
     return replace(terms, priority=min(terms.priority, caller.max_priority))
 
 

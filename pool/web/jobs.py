@@ -7,11 +7,12 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import JSONResponse
 
 from pool.backends.contract import MAX_BATCH, Backend, JobFilter
-from pool.errors import CallerError, JobNotFound, OutcomeUnknown
+from pool.errors import CallerError, JobNotFound
 from pool.jobs.checks import checked_name
 from pool.jobs.job import Job, NewJob, Receipt
 from pool.jobs.lifecycle import Status
 from pool.web import intake
+from pool.web.arrivals import enqueue_surely
 from pool.web.auth import Caller
 from pool.web.bodies import JobBody, RetryBody, read, read_batch
 from pool.web.callbacks import with_callback
@@ -50,10 +51,15 @@ class WaitQuery(Strict):
 async def enqueue(request: Request) -> JSONResponse:
     """Store one job. 201 for a new one, 200 for one that was there under the same key."""
     caller, services = caller_of(request, "producer"), services_of(request)
-    body = read(JobBody, await body_of(request))
-    job = _drafted(body, caller, services, header_key(request))
-    receipt, stored = await services.desk.ask(lambda store: _store_one(store, job))
-    return JSONResponse(_answer(receipt, stored, caller, services), 200 if receipt.replayed else 201)
+    status, document = await enqueue_one(services, caller, await body_of(request), header_key(request))
+    return JSONResponse(document, status)
+
+
+async def enqueue_one(services: Services, caller: Caller, raw: bytes, key: str | None) -> tuple[int, dict[str, Any]]:
+    """Status and document of the answer."""
+    job = _drafted(read(JobBody, raw), caller, services, key)
+    receipt, stored = await services.arrivals.enqueue(job)
+    return 200 if receipt.replayed else 201, _answer(receipt, stored, caller, services)
 
 
 @router.post("/jobs/batch", **documented("enqueue many", body="Batch", ok={201: "BatchAnswer"}))
@@ -78,22 +84,6 @@ def _drafted(body: JobBody, caller: Caller, services: Services, key: str | None 
     return with_callback(job, body.callback_url, services.config.web)
 
 
-def _store_one(store: Backend, job: NewJob) -> tuple[Receipt, Job | None]:
-    receipt = enqueue_surely(store, [job])[0]
-    try:
-        return receipt, store.job(receipt.job_id)
-    except JobNotFound:
-        return receipt, None  # the key outlives the record of its job
-
-
-def enqueue_surely(store: Backend, jobs: list[NewJob], refuse_above: int | None = None) -> list[Receipt]:
-    """An answer that was lost is asked for again: the same ids are never stored twice."""
-    try:
-        return store.enqueue(jobs, refuse_above=refuse_above)
-    except OutcomeUnknown:
-        return store.enqueue(jobs, refuse_above=refuse_above)
-
-
 def _answer(receipt: Receipt, job: Job | None, caller: Caller, services: Services) -> dict[str, Any]:
     """The job, and whether an older one answered. Another producer's job is not told about."""
     if job is not None and job.owner != caller.name:
@@ -113,7 +103,11 @@ def _line(receipt: Receipt) -> dict[str, Any]:
 
 def header_key(request: Request) -> str | None:
     """The Idempotency-Key header, checked as the field is."""
-    given = request.headers.getlist("idempotency-key")
+    return one_key(request.headers.getlist("idempotency-key"))
+
+
+def one_key(given: list[str]) -> str | None:
+    """The one key that was given, if any."""
     if len(given) > 1:
         raise CallerError("several Idempotency-Key headers; send one")
     return checked_name(given[0], "Idempotency-Key") if given else None

@@ -1,4 +1,4 @@
-"""What no request may exceed: size and time of its body, time to take the answer. And what no answer may lack.
+"""What no request may exceed: the size of its body. And what no answer may lack.
 
 The size is counted as it arrives, so that neither a missing nor a lying Content-Length gets anything past it.
 """
@@ -17,8 +17,6 @@ from pool.web.problems import Problem, problem_of
 MAX_BODY = 1024 * 1024
 MAX_BATCH_BODY = 16 * 1024 * 1024
 THROW_AWAY, THROW_AWAY_S = 4 * 1024 * 1024, 1.0
-BODY_WITHIN_S = 30.0
-TAKE_ANSWER_WITHIN_S = 30.0
 BATCH_PATH = "/jobs/batch"
 
 # The dashboard sets its own policy on its own pages.
@@ -37,14 +35,6 @@ class BodyTooLarge(Problem):
         super().__init__(
             413, "body-too-large", f"the body is longer than {limit:,} bytes", headers={"Connection": "close"}
         )
-
-
-class BodyTooSlow(Problem):
-    """The body did not arrive in time."""
-
-    def __init__(self) -> None:
-        detail = f"the body did not arrive within {BODY_WITHIN_S:.0f} s"
-        super().__init__(408, "body-too-slow", detail, headers={"Connection": "close"})
 
 
 class LastResort:
@@ -79,7 +69,7 @@ def _as_problem(error: Exception) -> Problem:
 
 
 class _Answer:
-    """The way out: security headers, and a limit for readers that do not read."""
+    """The way out: security headers for every answer."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -89,8 +79,7 @@ class _Answer:
         if message["type"] == "http.response.start":
             self.has_begun = True
             message["headers"] = [*message.get("headers", ()), *_missing(message.get("headers", ()))]
-        async with asyncio.timeout(TAKE_ANSWER_WITHIN_S):
-            await self._send(message)
+        await self._send(message)
 
 
 def _missing(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
@@ -99,7 +88,7 @@ def _missing(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]
 
 
 class BodyLimit:
-    """ASGI middleware: refuses a body that is too long or too slow while it is being read."""
+    """ASGI middleware: refuses a body that is too long while it is being read. (`protocol` cuts off slow ones.)"""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -118,7 +107,7 @@ class BodyLimit:
 
 
 class _Counted:
-    """The way in, counted and timed until the body is complete; afterwards it only tells that the client has left.
+    """The way in, counted until the body is complete; afterwards it only tells that the client has left.
 
     After a 413 a little more is read and thrown away before the connection is closed: closing on unread bytes resets
     it, and the client, still sending, would never see the answer.
@@ -127,17 +116,12 @@ class _Counted:
     def __init__(self, receive: Receive, send: Send, limit: int) -> None:
         self._receive, self._send, self._limit = receive, send, limit
         self._size, self._is_complete = 0, False
-        self._deadline = asyncio.get_running_loop().time() + BODY_WITHIN_S
         self.is_over = False
 
     async def receive(self) -> Message:
         if self._is_complete:
             return await self._receive()
-        try:
-            async with asyncio.timeout_at(self._deadline):
-                message = await self._receive()
-        except TimeoutError:
-            raise BodyTooSlow from None
+        message = await self._receive()
         self._size += len(message.get("body", b""))
         self._is_complete = not message.get("more_body", False)
         if self._size > self._limit:

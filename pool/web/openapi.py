@@ -112,7 +112,6 @@ _WRONG = {
     "401": "no token, or an unknown one",
     "403": "the token may not do this",
     "404": "no such job, or another producer's",
-    "408": "the body did not arrive in time",
     "409": "the job is not in a state for this, or not in your hands",
     "413": "the body is too long",
     "415": "the body is not JSON",
@@ -142,7 +141,7 @@ def documented(
     public: bool = False,
 ) -> dict[str, Any]:
     """Arguments for a route: what the document says of it."""
-    wrong = [*_ALWAYS, *(["404", "409"] if id else []), *(["408", "409", "413", "415", "429"] if body else [])]
+    wrong = [*_ALWAYS, *(["404", "409"] if id else []), *(["409", "413", "415", "429"] if body else [])]
     responses = {str(status): _answer(name) for status, name in ok.items()}
     responses |= {} if public else {status: _problem(status) for status in sorted(set(wrong))}
     extra: Document = {"responses": responses, "parameters": [_KEY] if key else []}

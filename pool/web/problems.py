@@ -11,6 +11,7 @@ from typing import Any
 from starlette.responses import Response
 
 from pool import errors
+from pool.logs import log
 
 MEDIA_TYPE = "application/problem+json"
 AGAIN_SOON_S = 2
@@ -54,6 +55,14 @@ def problem_of(error: errors.JobpoolError) -> Problem:
     if isinstance(error, errors.WorldError):
         return away()
     return Problem(409, "conflict", str(error))
+
+
+def response_to(error: errors.JobpoolError) -> Response:
+    """The answer to an error of ours; that the store is away goes to the log with its reason, now and then."""
+    problem = problem_of(error)
+    if problem.status == 503:
+        log.limited("away", "answered 503", every_s=10.0, error=str(error))
+    return problem.response()
 
 
 def away() -> Problem:

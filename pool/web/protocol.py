@@ -1,6 +1,7 @@
-"""One connection, on uvicorn's h11 protocol: with a deadline for each request's head and a cap on how many there are.
+"""One connection, on uvicorn's h11 protocol: deadlines for heads, bodies and readers, and a cap on how many there are.
 
-uvicorn itself closes what idles after an answer; it waits for ever for a client that never begins or never ends a head.
+uvicorn itself closes what idles after an answer; it waits for ever for a client that never ends a head or a body, or
+never takes an answer. Deadlines are kept here, where a request that is quick costs none.
 """
 
 import asyncio
@@ -9,6 +10,8 @@ from typing import Any
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 HEAD_WITHIN_S = 10.0
+BODY_WITHIN_S = 30.0
+TAKE_ANSWER_WITHIN_S = 30.0
 MAX_CONNECTIONS = 1000
 _FULL = (
     b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 2\r\n"
@@ -21,6 +24,8 @@ class Connection(H11Protocol):
     """See the module."""
 
     _head_deadline: asyncio.TimerHandle | None = None
+    _body_deadline: asyncio.TimerHandle | None = None
+    _reader_deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -36,12 +41,25 @@ class Connection(H11Protocol):
             self._await_head()
         else:
             self._head_is_there()
+            self._await_body()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._head_is_there()
+        self._stop("_body_deadline")
+        self._stop("_reader_deadline")
         super().connection_lost(exc)
 
+    def pause_writing(self) -> None:
+        """The client does not read what it is sent."""
+        super().pause_writing()
+        self._reader_deadline = self.loop.call_later(TAKE_ANSWER_WITHIN_S, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._stop("_reader_deadline")
+
     def on_response_complete(self) -> None:
+        self._stop("_body_deadline")
         super().on_response_complete()
         if self._is_between_requests() and self.conn.trailing_data[0]:
             self._await_head()  # a next head has begun to arrive already
@@ -55,9 +73,19 @@ class Connection(H11Protocol):
             self._head_deadline = self.loop.call_later(HEAD_WITHIN_S, self._give_up)
 
     def _head_is_there(self) -> None:
-        if self._head_deadline is not None:
-            self._head_deadline.cancel()
-            self._head_deadline = None
+        self._stop("_head_deadline")
+
+    def _await_body(self) -> None:
+        if not self.cycle.more_body:
+            self._stop("_body_deadline")
+        elif self._body_deadline is None:
+            self._body_deadline = self.loop.call_later(BODY_WITHIN_S, self.transport.abort)
+
+    def _stop(self, name: str) -> None:
+        timer: asyncio.TimerHandle | None = getattr(self, name)
+        if timer is not None:
+            timer.cancel()
+            setattr(self, name, None)
 
     def _give_up(self) -> None:
         self._head_deadline = None

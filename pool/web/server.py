@@ -9,6 +9,7 @@ import contextlib
 import logging
 import os
 import signal
+import sys
 from collections.abc import Callable
 
 import uvicorn
@@ -28,6 +29,7 @@ from pool.web.protocol import Connection
 LEAVE_WITHIN_S = 10
 KEEP_ALIVE_S = 15
 LOOK_EVERY_S = 1.0
+SWITCH_S = 0.0002  # the store's threads give up the interpreter at each call and must not wait 5 ms to have it back
 LOCK_WAIT_S = 1.5  # "busy" is said within the two seconds in which "away" is said
 IGNORED = (signal.SIGHUP, signal.SIGUSR1, signal.SIGPIPE, signal.SIGURG, signal.SIGWINCH)
 
@@ -54,6 +56,7 @@ class Server(uvicorn.Server):
 
     def __init__(self, config: Config, *, beside_predecessor: bool = False) -> None:
         _bridge_logs()
+        sys.setswitchinterval(SWITCH_S)
         self.listen = config.web.listen
         self.app = create_app(config, store_opener(config))
         self.socket = listen_at(self.listen, beside_predecessor=beside_predecessor)

@@ -13,6 +13,7 @@ from pool.jobs.policy import Policy, policy_from
 from pool.jobs.registry import Defaults, defaults_from
 from pool.logs import log
 from pool.settings import Config
+from pool.web.arrivals import Arrivals
 from pool.web.auth import Caller, Failures, Tokens
 from pool.web.desk import StoreDesk
 from pool.web.problems import Problem
@@ -38,6 +39,7 @@ class Services:
 
     def __post_init__(self) -> None:
         self.job_watch = JobWatch(self.desk, self.stopping)
+        self.arrivals = Arrivals(self.desk)
         self.queue_watch = QueueWatch(self.desk, self.stopping)
         self.defaults: Defaults = defaults_from(self.config.jobs)
 
@@ -89,10 +91,15 @@ def caller_of(request: Request, *roles: str) -> Caller:
     caller: Caller | None = request.state.caller
     if caller is None:
         raise Problem(401, "unauthorized", "a valid token is needed", headers={"WWW-Authenticate": "Bearer"})
-    if roles and caller.role not in roles:
+    if roles:
+        refuse_other_roles(caller, roles)
+    return caller
+
+
+def refuse_other_roles(caller: Caller, roles: tuple[str, ...]) -> None:
+    if caller.role not in roles:
         wanted = " or ".join(roles)
         raise Problem(403, "role-not-allowed", f"this needs a token of role {wanted}; yours is of role {caller.role}")
-    return caller
 
 
 async def body_of(request: Request) -> bytes:
@@ -101,7 +108,11 @@ async def body_of(request: Request) -> bytes:
     A browser sends forms to other sites without asking; it never sends this type without their consent.
     """
     raw = await request.body()
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if raw and kind != "application/json":
-        raise Problem(415, "unsupported-media-type", "send JSON, with Content-Type: application/json")
+    if raw:
+        refuse_other_than_json(request.headers.get("content-type", ""))
     return raw
+
+
+def refuse_other_than_json(content_type: str) -> None:
+    if content_type.partition(";")[0].strip().lower() != "application/json":
+        raise Problem(415, "unsupported-media-type", "send JSON, with Content-Type: application/json")

@@ -5,7 +5,7 @@ turn producers away. Before anything was ever seen, types that the configuration
 known yet" (503), never let in.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from pool.backends.contract import PoolState
@@ -42,6 +42,7 @@ class TypeBook:
         self._published = published
         said = {**published, **self._declared}
         self._types = PublishedTypes([{"types": said}])
+        self._fits: dict[str, Callable[[dict[str, Any]], bool]] = {}
         self._redacted = {name: _names(facts) for name, facts in said.items()}
 
     def get(self, name: str, caller: Caller) -> PublishedType:
@@ -60,9 +61,28 @@ class TypeBook:
         found = (self._types.get(name) for name in self._types.known())
         return [known for known in found if known is not None and caller.may_use_type(known.name)]
 
+    def check(self, known: PublishedType, payload: Mapping[str, Any]) -> None:
+        """InvalidPayload unless it fits the type's schema. Compiled once; what does not fit is explained by the type."""
+        if not known.schema:
+            return
+        if known.name not in self._fits:
+            self._fits[known.name] = _compiled(known)
+        if not self._fits[known.name](dict(payload)):
+            known.check(dict(payload))
+
     def redacted(self, name: str) -> frozenset[str]:
         """Payload fields of this type that are never shown."""
         return self._redacted.get(name, frozenset())
+
+
+def _compiled(known: PublishedType) -> Callable[[dict[str, Any]], bool]:
+    import jsonschema_rs
+
+    try:
+        fits: Callable[[dict[str, Any]], bool] = jsonschema_rs.validator_for(dict(known.schema)).is_valid
+    except (ValueError, jsonschema_rs.ReferencingError):
+        return lambda payload: True  # a schema we cannot read refuses nothing; the worker checks again
+    return fits
 
 
 def _require_allowed(found: PublishedType, caller: Caller) -> None:
