@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from pool.config import load_config
-from tests.docs.pages import PAGES, Block, all_blocks, blocks_of, name_of, spoken_commands
+from pool.jobs.lifecycle import MOVES
+from tests.docs.pages import PAGES, ROOT, Block, all_blocks, blocks_of, name_of, spoken_commands
 from tests.docs.vocabulary import verbs, wrong_words
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -81,3 +82,16 @@ def test_configuration_of_a_page_is_one_that_jobpool_takes(block: Block, tmp_pat
     file = tmp_path / "page.toml"
     file.write_text(block.text)
     load_config(file=str(file), environ={"HOME": str(tmp_path)})
+
+
+def test_the_picture_of_a_jobs_life_has_exactly_the_legal_moves() -> None:
+    picture = next(b.text for b in blocks_of(ROOT / "docs/architecture.md") if "pending --> running" in b.text)
+    arrows = re.findall(r"^ *(\w+) --> (\w+): ([a-z ,]+)", picture, re.MULTILINE)
+    drawn = {
+        (source, target, move.strip())
+        for source, target, moves in arrows
+        for move in moves.split(",")
+        if move.strip() in MOVES
+    }
+    meant = {(str(source), str(target), move) for move, (sources, target) in MOVES.items() for source in sources}
+    assert drawn == meant

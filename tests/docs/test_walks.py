@@ -1,5 +1,6 @@
 """Pages that tell a story are walked through: every block in order, at an empty desk, as a newcomer would."""
 
+import contextlib
 import json
 import shutil
 import subprocess
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import pool
 from tests.docs.desk import Desk
 from tests.docs.pages import ROOT, Block, blocks_of
 from tests.helpers.until import until
@@ -22,9 +24,15 @@ def walk(desk: Desk, page: str, *, lines: slice = slice(None)) -> str:
     return "\n".join(map(desk.follow, blocks))
 
 
+def line_of(page: str, heading: str) -> int:
+    return (ROOT / page).read_text().splitlines().index(heading)
+
+
 def jobs_at(desk: Desk, status: str) -> int:
-    listing = desk.run(["jobpool", "jobs", "list", "--status", status, "--json"])
-    return listing.count('"id"')
+    """How many jobs of the desk's store are in this state."""
+    url = desk.environ.get("JOBPOOL_BACKEND__URL", f"sqlite:///{desk.folder}/home/.local/state/jobpool/jobpool.db")
+    with contextlib.closing(pool.Client(url)) as client:
+        return sum(getattr(queue, status) for queue in client.backend().queues())
 
 
 def test_the_five_minutes_of_the_readme_end_with_two_jobs_done_and_one_scheduled(desk: Desk) -> None:
@@ -55,8 +63,7 @@ def test_the_commands_for_a_night_with_trouble_work_in_a_night_with_trouble(desk
     desk.start(Block(ROOT / "docs/operating.md", 0, "sh", frozenset(), "jobpool start --app tasks --workers 2"))
     desk.run(["jobpool", "enqueue", "tasks.crash"])
     until(lambda: jobs_at(desk, "failed") == 1, "the job that kills workers set aside")
-    lines = (ROOT / "docs/operating.md").read_text().splitlines()
-    trouble = lines.index("# When something is wrong")
+    trouble = line_of("docs/operating.md", "# When something is wrong")
     walk(desk, "docs/operating.md", lines=slice(trouble))
     desk.run(["jobpool", "enqueue", "tasks.hold", "--max-retries", "0"])
     slot = until(lambda: slot_of_a_busy_worker(desk), "a job that hangs")
@@ -68,7 +75,25 @@ def test_the_commands_for_a_night_with_trouble_work_in_a_night_with_trouble(desk
     assert "worker_lost" in said
     assert "would have retried 1 of 1 jobs" in said
     assert (desk.folder / "copy.db").exists()
-    until(lambda: jobs_at(desk, "cancelled") == 1, "the job that hung cancelled")
+    until(lambda: '"cancelled"' in desk.run(["jobpool", "jobs", "list", "--json"]), "the job that hung cancelled")
+
+
+def test_code_moved_from_rq_and_celery_runs(desk: Desk) -> None:
+    celery = line_of("docs/migrating.md", "## From Celery")
+    walk(desk, "docs/migrating.md", lines=slice(celery))
+    until(lambda: jobs_at(desk, "completed") == 1, "the mail sent")
+    desk.run(["jobpool", "stop", "--wait"])
+    walk(desk, "docs/migrating.md", lines=slice(celery, None))
+    desk.run(["jobpool", "start", "--burst", "--app", "sync", "--workers", "1"])
+
+    listing = json.loads(desk.run(["jobpool", "jobs", "list", "--json"]))
+    assert sorted((job["type"], job["status"]) for job in listing) == [
+        ("sync.fetch", "completed"),
+        ("sync.fetch", "scheduled"),
+        ("sync.store", "completed"),
+        ("tasks.send_email", "completed"),
+        ("tasks.send_email", "scheduled"),
+    ]
 
 
 def slot_of_a_busy_worker(desk: Desk) -> int | None:
