@@ -13,7 +13,8 @@ from pool.backends.contract import (
     QueueState,
     Statistics,
 )
-from pool.backends.redis.records import id_text, packed_id, quick_id, read_job, text_bytes
+from pool.backends.redis.frames import id_text, packed_id, quick_id, text_bytes
+from pool.backends.redis.records import read_job
 from pool.backends.redis.upkeep import RedisUpkeep, read_facts
 from pool.backends.redis.watching import Watched
 from pool.clock import as_rfc3339

@@ -7,18 +7,15 @@ from typing import Any
 
 from pool.backends.contract import MAX_BATCH, AuditEntry
 from pool.backends.redis.connection import Argument
+from pool.backends.redis.frames import id_text, packed_id, quick_id, text_bytes
 from pool.backends.redis.keys import Keys
 from pool.backends.redis.records import (
     batch_bytes,
     callback_argument,
     cause_frames,
-    id_text,
     job_arguments,
-    packed_id,
-    quick_id,
     read_job,
     read_receipt,
-    text_bytes,
 )
 from pool.backends.redis.session import Session
 from pool.errors import (

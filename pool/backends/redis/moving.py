@@ -9,7 +9,7 @@ from pool.backends.moving import Books, CarriedBatch, CarriedJob, CarriedKey, Ma
 from pool.backends.redis import records
 from pool.backends.redis.backend import RedisBackend
 from pool.backends.redis.connection import Argument
-from pool.backends.redis.records import frame, id_text, packed_id, text_bytes
+from pool.backends.redis.frames import Frames, frame, id_text, packed_id, text_bytes, text_in
 from pool.backends.redis.watching import Watched, _is_dead_here
 from pool.errors import BackendUnavailable, ConfigError
 from pool.jobs.job import Attempt, NewJob
@@ -195,7 +195,7 @@ def _carried(packed: bytes, status: bytes, raw: bytes, kept: bytes, past: bytes,
         extras = {}
     return CarriedJob(
         job=job,
-        checkpoint=records._text(state.frames, b"c"),
+        checkpoint=text_in(state.frames, b"c"),
         runs_alone=bool(state.flags & _ALONE),
         is_late=bool(is_late),
         limit=_limit(extras),
@@ -203,7 +203,7 @@ def _carried(packed: bytes, status: bytes, raw: bytes, kept: bytes, past: bytes,
     )
 
 
-def _limit(extras: records.Frames) -> tuple[int, float, int]:
+def _limit(extras: Frames) -> tuple[int, float, int]:
     if b"L" not in extras:
         return 0, 0.0, 0
     count, per_s, running = records._LIMIT.unpack_from(extras[b"L"])
@@ -223,7 +223,7 @@ def _callback(packed: bytes | None) -> NewJob | None:
     head = records._HEAD.pack(records._HAS_EXTRAS if raw_extras else 0, 0.0, 0.0)
     _, _, _, priority, max_retries, max_kills, kind, queue, owner, extras, payload = records._record_parts(head + body)
     count, per_s, running = _limit(extras)
-    text, number = records._text, records._number
+    text, number = text_in, number_in
     return NewJob(
         id=id_text(job_id),
         type=kind,

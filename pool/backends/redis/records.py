@@ -6,8 +6,18 @@ from dataclasses import replace
 from hashlib import blake2b
 from math import isfinite
 from typing import Any
-from uuid import UUID
 
+from pool.backends.redis.frames import (
+    Frames,
+    frame,
+    id_text,
+    number_in,
+    packed_id,
+    read_frames,
+    shown_in,
+    text_bytes,
+    text_in,
+)
 from pool.clock import boottime_now
 from pool.errors import InvalidJob
 from pool.jobs.job import LOCAL_OWNER, Attempt, Cause, Claim, Job, NewJob, Outcome, Receipt, Settlement
@@ -20,13 +30,10 @@ _STATE = struct.Struct(">BBIHHHHdddddH")
 _LIMIT = struct.Struct(">ddd")
 _ATTEMPT = struct.Struct(">HddB")
 _SIZE, _SHORT, _DOUBLE = struct.Struct(">I"), struct.Struct(">H"), struct.Struct(">d")
-_FRAME = struct.Struct(">cI")
 _HAS_TIMES, _HAS_EXTRAS = 1, 2
 _CANCEL, _ALONE, _PLAIN = 1, 2, 8
 _IS_LOCAL = 0xFFFF  # as length of the owner
 _WAITING, _RUNNING = ord("w"), ord("r")
-_ID_LENGTH = 36
-NO_JOB_ID = b"\0" * 16
 
 _OUTCOMES = {
     "c": Outcome.COMPLETED,
@@ -37,68 +44,6 @@ _OUTCOMES = {
     "l": Outcome.LOST,
 }
 STATUS_LETTERS = {b"p": Status.PENDING, b"s": Status.SCHEDULED}
-
-Frames = dict[bytes, bytes]
-
-
-# ---------------------------------------------------------------- small pieces
-
-
-def text_bytes(text: str, what: str) -> bytes:
-    """UTF-8, or InvalidJob for a text that has none (a lone surrogate)."""
-    try:
-        return text.encode()
-    except UnicodeEncodeError as problem:
-        raise InvalidJob(f"{what} holds a character that cannot be stored (a lone surrogate)") from problem
-
-
-def packed_id(job_id: str) -> bytes:
-    """16 bytes that sort as the text does; ValueError for anything that is no UUID in its usual form."""
-    number = UUID(hex=job_id)
-    if len(job_id) != _ID_LENGTH or str(number) != job_id:
-        raise ValueError(job_id)
-    return number.bytes
-
-
-def quick_id(job_id: str) -> bytes:
-    """The packed form of an id that came from the store; anything else is nobody's id."""
-    try:
-        return bytes.fromhex(job_id.replace("-", ""))
-    except ValueError:
-        return NO_JOB_ID
-
-
-def id_text(packed: bytes) -> str:
-    text = packed.hex()
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
-
-
-def frame(tag: bytes, value: bytes) -> bytes:
-    return _FRAME.pack(tag, len(value)) + value
-
-
-def read_frames(raw: bytes) -> Frames:
-    found, at = {}, 0
-    while at < len(raw):
-        tag, size = _FRAME.unpack_from(raw, at)
-        at += _FRAME.size + size
-        found[tag] = raw[at - size : at]
-    return found
-
-
-def _text(frames: Frames, tag: bytes) -> str | None:
-    value = frames.get(tag)
-    return None if value is None else value.decode(errors="replace")
-
-
-def _shown(frames: Frames, tag: bytes) -> str | None:
-    value = _text(frames, tag)
-    return value[1:] if value else None
-
-
-def _number(frames: Frames, tag: bytes) -> float | None:
-    value = frames.get(tag)
-    return None if value is None else float(_DOUBLE.unpack(value)[0])
 
 
 # ---------------------------------------------------------------- in
@@ -280,11 +225,11 @@ def read_claim(packed: bytes, raw: bytes, kept: bytes) -> Claim:
         max_retries=max_retries,
         kill_count=kills,
         misfits=misfits,
-        timeout=_number(extras, b"T") or 0.0,
+        timeout=number_in(extras, b"T") or 0.0,
         created_at=created,
         claimed_at=claimed,
         claimed_boottime=boottime_now(),
-        checkpoint=_text(frames, b"c"),
+        checkpoint=text_in(frames, b"c"),
         owner=owner,
         runs_alone=bool(flags & _ALONE),
     )
@@ -336,11 +281,11 @@ def _fixed_fields(raw: bytes, s: StateRead) -> dict[str, Any]:
         "priority": priority,
         "max_retries": max_retries,
         "max_kills": max_kills,
-        "timeout": _number(extras, b"T") or 0.0,
+        "timeout": number_in(extras, b"T") or 0.0,
         "owner": owner,
-        "idempotency_key": _text(extras, b"I"),
-        "unique_key": _text(extras, b"U"),
-        "parent_id": _text(extras, b"P"),
+        "idempotency_key": text_in(extras, b"I"),
+        "unique_key": text_in(extras, b"U"),
+        "parent_id": text_in(extras, b"P"),
         "limit_key": extras[b"L"][_LIMIT.size :].decode(errors="replace") if b"L" in extras else None,
         "batch_id": id_text(extras[b"B"]) if b"B" in extras else None,
         "run_at": s.due or run_at or created,
@@ -351,7 +296,7 @@ def _fixed_fields(raw: bytes, s: StateRead) -> dict[str, Any]:
 
 
 def _changing_fields(s: StateRead) -> dict[str, Any]:
-    why = _text(s.frames, b"w")
+    why = text_in(s.frames, b"w")
     return {
         "retry_count": s.retries,
         "kill_count": s.kills,
@@ -364,11 +309,11 @@ def _changing_fields(s: StateRead) -> dict[str, Any]:
         "claim": s.claim,
         "cancel_requested": bool(s.flags & _CANCEL),
         "reason": Reason(why) if why else None,
-        "error": _shown(s.frames, b"e"),
-        "exception": _shown(s.frames, b"x"),
-        "result": _text(s.frames, b"r"),
-        "progress": _number(s.frames, b"p"),
-        "progress_note": _text(s.frames, b"n"),
+        "error": shown_in(s.frames, b"e"),
+        "exception": shown_in(s.frames, b"x"),
+        "result": text_in(s.frames, b"r"),
+        "progress": number_in(s.frames, b"p"),
+        "progress_note": text_in(s.frames, b"n"),
     }
 
 
@@ -395,22 +340,22 @@ def _attempt(body: bytes) -> Attempt:
     frames = read_frames(body[_ATTEMPT.size :])
     return Attempt(
         number=number,
-        worker=_text(frames, b"l") or "",
+        worker=text_in(frames, b"l") or "",
         started_at=started or None,
         ended_at=ended,
         outcome=_OUTCOMES[chr(letter)],
         cause=_cause(frames) if b"y" in frames else None,
-        output=_text(frames, b"o") or "",
+        output=text_in(frames, b"o") or "",
     )
 
 
 def _cause(frames: Frames) -> Cause:
-    reason, signal, code = _text(frames, b"r"), frames.get(b"g"), frames.get(b"k")
+    reason, signal, code = text_in(frames, b"r"), frames.get(b"g"), frames.get(b"k")
     return Cause(
         reason=Reason(reason) if reason else None,
-        exception=_text(frames, b"x"),
-        text=_text(frames, b"t"),
-        stack=_text(frames, b"s"),
+        exception=text_in(frames, b"x"),
+        text=text_in(frames, b"t"),
+        stack=text_in(frames, b"s"),
         signal=int(signal) if signal is not None else None,
         exit_code=int(code) if code is not None else None,
     )

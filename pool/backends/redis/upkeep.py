@@ -5,16 +5,9 @@ from collections.abc import Sequence
 
 from pool.backends.contract import Beat, BeatAnswer, Departure, Held, Promotion, Recovered
 from pool.backends.redis.connection import Argument
+from pool.backends.redis.frames import id_text, quick_id, text_bytes
 from pool.backends.redis.keys import lane_field
-from pool.backends.redis.records import (
-    cause_frames,
-    error_frames,
-    id_text,
-    job_arguments,
-    output_frame,
-    quick_id,
-    text_bytes,
-)
+from pool.backends.redis.records import cause_frames, error_frames, job_arguments, output_frame
 from pool.backends.redis.watching import Silence, Watch, Watched
 from pool.backends.redis.work import RedisWork, mark_text
 from pool.clock import boottime_now

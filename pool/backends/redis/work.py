@@ -6,13 +6,13 @@ from typing import Any
 
 from pool.backends.contract import Answer, Held, Want
 from pool.backends.redis.connection import Argument, Connection, pack, pack_words
+from pool.backends.redis.frames import quick_id
 from pool.backends.redis.intake import RedisIntake
 from pool.backends.redis.keys import class_of, lane_field, listed, ranks_of
 from pool.backends.redis.records import (
     cause_frames,
     job_arguments,
     output_frame,
-    quick_id,
     read_claim,
     report_frames,
     settlement_frames,

@@ -47,10 +47,14 @@ repeat
         end
       end
     else
-      if ARGV[11] ~= '' then break end
-      local heads = call('ZRANGE', HEADS, '0', '2', 'WITHSCORES')
+      local heads, reserved = call('ZRANGE', HEADS, '0', '2', 'WITHSCORES'), ARGV[11]
       queue = heads[1]
       if queue then
+        if reserved ~= '' then -- every worker leaves the queue of webhooks out; it seldom has a head
+          if string.find(reserved, '\31' .. queue .. '\31', 1, true) then break end
+          if heads[3] and string.find(reserved, '\31' .. heads[3] .. '\31', 1, true) then break end
+          if heads[5] and string.find(reserved, '\31' .. heads[5] .. '\31', 1, true) then break end
+        end
         aged = string.byte(heads[2]) == 45
         local first = call('ZRANGE', ROOT .. 'pending:' .. queue, '0', '0', 'WITHSCORES')
         if not first[1] then break end
