@@ -15,7 +15,7 @@ from pool.jobs.ids import new_job_id
 from pool.jobs.job import NewJob
 from tests.bench import bare, pools
 from tests.bench.bare import Speed
-from tests.helpers.builders import Hand
+from tests.helpers.builders import ANYTHING, Hand
 from tests.helpers.servers import Server
 
 Options = argparse.Namespace
@@ -171,10 +171,10 @@ def pending(options: Options) -> None:
         with closing(store):
             empty = _bytes(server, Path(folder))
             _grow(store, 1000, payload)
-            few_us = [_step_us(store) for _ in range(options.runs)]
+            few_us = [_step_us(store, payload) for _ in range(options.runs)]
             _grow(store, many - 1000, payload)
             size = (_bytes(server, Path(folder)) - empty) / many
-            many_us = [_step_us(store) for _ in range(options.runs)]
+            many_us = [_step_us(store, payload) for _ in range(options.runs)]
     print(
         f"settle and claim, us: {statistics.median(few_us):.1f} at 1,000 pending, {statistics.median(many_us):.1f} at {many:,}"
     )
@@ -188,23 +188,18 @@ def _grow(store: object, count: int, payload: str) -> None:
         store.enqueue([_job(payload) for _ in range(min(pools.CHUNK, count - start))])  # type: ignore[attr-defined]
 
 
-def _step_us(store: object) -> float:
-    """The median of 300 steps; what they complete stays far below what waits."""
+def _step_us(store: object, payload: str) -> float:
+    """The median of 300 steps; as many jobs are added again afterwards."""
     hand = Hand(store, LaneId(WorkerId(new_pool_id("bench"), 0, 1)))  # type: ignore[arg-type]
     hand.take()
     took = []
     for _ in range(300):
         began = now()
-        hand.settle(want=pools_want(), started_at=1.0)
+        hand.settle(want=ANYTHING, started_at=1.0)
         took.append((now() - began) * 1e6)
     hand.complete()
+    _grow(store, len(took) + 1, payload)
     return statistics.median(took)
-
-
-def pools_want() -> object:
-    from tests.helpers.builders import ANYTHING
-
-    return ANYTHING
 
 
 def _bytes(server: Server | None, folder: Path) -> int:

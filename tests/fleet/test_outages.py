@@ -1,6 +1,5 @@
 """A whole pool while its server fails in every way it can: nobody leaves, status knows, a result in hand is kept."""
 
-import os
 import re
 import threading
 import time
@@ -20,7 +19,6 @@ OpenHouse = Callable[..., House]
 WORKERS = 2
 KNOWN_WITHIN_S = 5.0
 MARGIN_S = 2.0  # of a loaded machine
-LONG = bool(os.environ.get("JOBPOOL_FULL"))
 
 
 def store_is(house: House, ok: bool) -> float:
@@ -39,7 +37,7 @@ def restart(server: Server, house: House) -> None:
 def freeze(server: Server, house: House) -> None:
     server.freeze()
     assert store_is(house, False) < KNOWN_WITHIN_S + MARGIN_S
-    time.sleep(20 if LONG else 4)
+    time.sleep(5 * house.patience)  # type: ignore[attr-defined]
     server.thaw()
 
 
@@ -68,7 +66,7 @@ def turn_replica(server: Server, house: House) -> None:
     """READONLY for a while: it reads, so status may call it up, but nothing can be settled."""
     server.call("CONFIG", "SET", "replica-serve-stale-data", "yes")
     server.call("REPLICAOF", "127.0.0.1", "1")
-    time.sleep(10 if LONG else 4)
+    time.sleep(2.5 * house.patience)  # type: ignore[attr-defined]
     server.call("REPLICAOF", "NO", "ONE")
 
 
@@ -95,9 +93,12 @@ OUTAGES = (restart, freeze, busy_script, turn_replica, flush_scripts, kill_clien
 
 
 @pytest.mark.timeout(300)
-def test_a_pool_lives_through_every_outage_of_its_server(open_house: OpenHouse) -> None:
+@pytest.mark.parametrize("patience", [1, pytest.param(4, marks=pytest.mark.full)])
+def test_a_pool_lives_through_every_outage_of_its_server(open_house: OpenHouse, patience: int) -> None:
+    """With patience 4: frozen for 20 s, a replica for 10 s."""
     with running(DEFAULT_FLAVOUR, aof=True) as server:
         house = open_house(workers=WORKERS, backend=server.url)
+        house.patience = patience  # type: ignore[attr-defined]
         first = house.worker_pids()
         store_is(house, True)
         for number, outage in enumerate(OUTAGES):
