@@ -16,6 +16,7 @@ MOST_TYPES = 16  # the last row takes all further types
 OTHERS = "(others)"
 
 _NAME_BYTES = 64
+_PLACES = {outcome: place for place, outcome in enumerate(OUTCOMES)}
 _BUCKETS = len(BOUNDS_S) + 1
 _SPAN_CELLS = _BUCKETS + 1  # and the sum in microseconds
 _ROW_BYTES = _NAME_BYTES + 8 * (len(OUTCOMES) + 2 * _SPAN_CELLS)
@@ -34,17 +35,17 @@ class TypeCounts(NamedTuple):
 class Tally:
     """The counters of one place."""
 
-    __slots__ = ("_numbers", "_offset", "_rows", "_view")
+    __slots__ = ("_firsts", "_numbers", "_offset", "_view")
 
     def __init__(self, view: memoryview, offset: int) -> None:
         self._view, self._offset = view, offset
         self._numbers = view.cast("Q")
-        self._rows: dict[str, int] = {}
+        self._firsts: dict[str, int] = {}
 
     def add(self, type_name: str, outcome: str, *, run_s: float | None, wait_s: float) -> None:
         """The process that has the place: an attempt has ended. `run_s` None: it never started, and no time is counted."""
-        first = (self._row_of(type_name) + _NAME_BYTES) // 8
-        self._numbers[first + OUTCOMES.index(outcome)] += 1
+        first = self._firsts.get(type_name) or self._first_of(type_name)
+        self._numbers[first + _PLACES[outcome]] += 1
         if run_s is not None:
             self._add_span(first + len(OUTCOMES), run_s)
             self._add_span(first + len(OUTCOMES) + _SPAN_CELLS, wait_s)
@@ -61,11 +62,13 @@ class Tally:
             outcomes = dict(zip(OUTCOMES, self._numbers[first:ends], strict=True))
             yield TypeCounts(name, outcomes, self._span(ends), self._span(ends + _SPAN_CELLS))
 
-    def _row_of(self, type_name: str) -> int:
+    def _first_of(self, type_name: str) -> int:
+        """The index of the type's first number, remembered for the next time."""
         name = as_text(type_name.encode()[: _NAME_BYTES - 1]) or OTHERS
-        if name not in self._rows:
-            self._rows[name] = self._find_or_take(name)
-        return self._rows[name]
+        if len(self._firsts) > 1000:
+            self._firsts.clear()
+        first = self._firsts[type_name] = (self._find_or_take(name) + _NAME_BYTES) // 8
+        return first
 
     def _find_or_take(self, name: str) -> int:
         for row in range(MOST_TYPES - 1):

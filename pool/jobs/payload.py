@@ -38,12 +38,9 @@ class Signature:
     def arguments(self, payload: str) -> dict[str, Any]:
         """Keyword arguments for the function from JSON text; InvalidPayload names the fields that do not fit."""
         model = self._validated(self._model.model_validate_json, payload)
-        given = {
-            f.alias or key: getattr(model, key)
-            for key, f in self._model.model_fields.items()
-            if key in model.model_fields_set
-        }
-        return {**given, **(model.model_extra or {})}
+        fields, names = model.__dict__, self._names
+        given = {names[key]: fields[key] for key in model.__pydantic_fields_set__ if key in names}
+        return {**given, **model.__pydantic_extra__} if model.__pydantic_extra__ else given
 
     def with_defaults(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments, and the function's own defaults where none was given."""
@@ -72,6 +69,11 @@ class Signature:
             raise InvalidJob(
                 f"job {self.type_name!r} has a parameter that cannot travel as JSON: {str(error).splitlines()[0]}"
             ) from None
+
+    @cached_property
+    def _names(self) -> dict[str, str]:
+        """Field of the model → name of the parameter."""
+        return {key: field.alias or key for key, field in self._model.model_fields.items()}
 
     def _fields(self) -> dict[str, Any]:
         hints = self._hints()

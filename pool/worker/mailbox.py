@@ -56,7 +56,10 @@ class Mailbox:
         """Whether our handlers are in place; asked after every job, so it makes no system call but one."""
         if signal.pthread_sigmask(signal.SIG_BLOCK, ()):
             return False
-        return all(_signal.getsignal(number) is handler for number, handler in self._handlers.items())
+        for number, handler in self._handlers.items():  # noqa: SIM110  # a generator costs twice the time
+            if _signal.getsignal(number) is not handler:
+                return False
+        return True
 
     def sleep(self, seconds: float) -> None:
         """Until a signal came, at most `seconds`."""

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import uuid
 from dataclasses import dataclass
 
 from pool import titles
@@ -132,7 +131,7 @@ class LaneFace:
 
     def claimed(self, claim: Claim, request: int) -> None:
         """The store has handed us this job; nothing of it has run."""
-        self._job = uuid.UUID(claim.job_id).bytes
+        self._job = bytes.fromhex(claim.job_id.replace("-", ""))
         self._claim, self._since = claim.claim, monotonic_now()
         self._type, self._queue = claim.type.encode()[:64], claim.queue.encode()[:40]
         self._write(Phase.CLAIMED, 0.0, request)
