@@ -11,14 +11,16 @@ from typing import Any
 import pytest
 
 from pool.backends.contract import AuditEntry, Backend, JobFilter
+from pool.backends.moving import Books, CarriedJob, Mark
 from pool.backends.opening import open_backend
 from pool.cli import moving
 from pool.cli.failures import Refused
 from pool.cli.moving import Side
-from pool.errors import StoreMoved
+from pool.errors import BackendFull, BackendUnavailable, StoreMoved
 from pool.jobs.ids import new_job_id
 from pool.jobs.job import Job, NewBatch, Outcome
 from pool.jobs.lifecycle import Status
+from tests.backends.redis_lab import CONTENT, QUEUE_SETS
 from tests.helpers.builders import ANYTHING, Hand, beat, drain, new_job, new_jobs, put, some_pool
 from tests.helpers.servers import DEFAULT_FLAVOUR, Server, running
 from tests.helpers.stores import in_child
@@ -316,3 +318,66 @@ def test_the_outcomes_of_attempts_travel(sides: tuple[Side, Side]) -> None:
     move(source, target)
     assert target.backend.job(job).attempts == before
     assert len(before) == 10
+
+
+# ---------------------------------------------------------------- no rollback on Redis
+
+MOVE_STEPS: dict[str, Callable[[Side, list[CarriedJob]], object]] = {
+    "put on": lambda side, jobs: side.store.set_mark(Mark(role="target", peer="elsewhere")),
+    "take off": lambda side, jobs: side.store.set_mark(None),
+    "hold": lambda side, jobs: side.store.hold(jobs),
+    "drop": lambda side, jobs: side.store.drop([job.job.id for job in jobs]),
+    "hold books": lambda side, jobs: side.store.hold_books(
+        Books(queues={"default": (True, 5)}, hours={1: {"failed": 3}})
+    ),
+}
+KEYS = ("jobs", "state", "past", "ids", "heads", "dues", "queues", "stats", "unique", "idem", "idem_at", "bells", "expiry",
+        "pools", "moving", *(f"{part}:default" for part in QUEUE_SETS))  # fmt: skip
+
+
+@pytest.mark.parametrize("step", MOVE_STEPS)
+def test_a_key_of_the_wrong_type_stops_a_step_before_it_writes(
+    server: Server, open_side: Callable[[str, str], Side], step: str
+) -> None:
+    other = open_side("sqlite", "other")
+    other.backend.enqueue(new_jobs(3))
+    jobs = next(other.store.jobs(10))
+    for key in KEYS:
+        side = open_side("redis", f"spoilt-{step.replace(' ', '')}-{key.replace(':', '')}")
+        side.backend.enqueue(new_jobs(2))
+        if step != "put on":
+            side.store.set_mark(Mark(role="target", peer="elsewhere"))
+        spoilt = f"{side.store._key('').decode()}{key}"  # type: ignore[attr-defined]
+        server.call("DEL", spoilt)
+        server.call("SET", spoilt, "not ours")
+        before = _picture(server, spoilt)
+        try:
+            MOVE_STEPS[step](side, jobs)
+        except BackendUnavailable:
+            assert _picture(server, spoilt) == before, f"{step} wrote although {key} was broken"
+        else:
+            assert server.call("GET", spoilt) == "not ours"
+
+
+def _picture(server: Server, spoilt: str) -> dict[bytes, object]:
+    root = spoilt.partition("}")[0] + "}:*"
+    with server.client() as client:
+        return {key: CONTENT[client.type(key)](client, key) for key in sorted(client.keys(root))}
+
+
+def test_a_full_target_keeps_what_it_has_and_the_source_the_rest(
+    server: Server, open_side: Callable[[str, str], Side]
+) -> None:
+    source, target = open_side("sqlite", "source"), open_side("redis", "target")
+    source.backend.enqueue(new_jobs(900))
+    moving.refuse_if_impossible(source, target)
+    moving._close_both(source, target)
+    server.call("CONFIG", "SET", "maxmemory", "1")
+    try:
+        with pytest.raises(BackendFull):
+            move(source, target)
+        assert source.store.count()[0] == 900
+    finally:
+        server.call("CONFIG", "SET", "maxmemory", "0")
+    assert move(source, target).jobs == 900
+    assert target.store.count()[0] == 900

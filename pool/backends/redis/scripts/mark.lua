@@ -26,6 +26,7 @@ for _, queue in ipairs(queues) do
   end
 end
 if not is_marked then
-  for _, key in ipairs(call('HKEYS', LIMITS)) do freed[key] = true end
+  local limits = pcall_redis('HKEYS', LIMITS) -- a broken key of limits limits nothing
+  for _, key in ipairs(limits.err and {} or limits) do freed[key] = true end
   announce()
 end
