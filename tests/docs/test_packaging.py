@@ -1,0 +1,121 @@
+"""What is uploaded is what runs: an sdist, the wheel that is built from it, and empty environments that get it."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import venv
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import ROOT
+from tests.docs.test_walks import copy_of_the_sources
+
+LOWEST, HIGHEST = (3, 11), (3, 14)
+BUILD = "from setuptools import build_meta as b; import sys; print(getattr(b, sys.argv[1])(sys.argv[2]))"
+TASKS = "import pool\n\n@pool.job\ndef add(a: int, b: int) -> int:\n    return a + b\n"
+
+
+def run(*command: str | Path, cwd: Path, **environ: str) -> str:
+    given = {name: value for name, value in os.environ.items() if not name.startswith(("JOBPOOL_", "XDG_", "PYTHON"))}
+    done = subprocess.run(
+        [str(word) for word in command], cwd=cwd, env={**given, "HOME": str(cwd), **environ},
+        capture_output=True, text=True, timeout=600,
+    )  # fmt: skip
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    return done.stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the sdist, and the wheel that was built from its contents."""
+    work = tmp_path_factory.mktemp("dist")
+    venv.create(work / "venv", with_pip=True)
+    python = work / "venv" / "bin" / "python"
+    (wanted,) = re.findall(r'^requires = \["(.+)"\]$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    run(python, "-m", "pip", "install", "-q", wanted, cwd=work)
+    run(python, "-c", BUILD, "build_sdist", str(work), cwd=copy_of_the_sources(work / "sources"))
+    (sdist,) = work.glob("*.tar.gz")
+    with tarfile.open(sdist) as packed:
+        packed.extractall(work / "unpacked", filter="data")
+    (unpacked,) = (work / "unpacked").iterdir()
+    run(python, "-c", BUILD, "build_wheel", str(work), cwd=unpacked)
+    return work
+
+
+def sources() -> set[str]:
+    """Every file below pool/ that is not made by running it."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard", "pool"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return {name for name in listed.stdout.splitlines() if (ROOT / name).is_file()}
+
+
+@pytest.mark.timeout(600)
+def test_the_wheel_has_every_file_of_the_package_and_says_what_it_needs(dist: Path) -> None:
+    """One test: the wheel is built once, whichever process of the test run gets it."""
+    (wheel,) = dist.glob("*.whl")
+    with zipfile.ZipFile(wheel) as packed:
+        names = packed.namelist()
+        (folder,) = {name.partition("/")[0] for name in names if ".dist-info/" in name}
+        metadata, commands = (packed.read(f"{folder}/{name}").decode() for name in ("METADATA", "entry_points.txt"))
+    files = {name for name in names if ".dist-info/" not in name}
+
+    assert files == sources()
+    assert {Path(name).suffix for name in files} >= {".py", ".sql", ".lua", ".html", ".css", ".js"}
+    assert "pool/py.typed" in files
+    assert "Requires-Python: >=3.11" in metadata
+    assert set(re.findall(r"^Provides-Extra: (\w+)$", metadata, re.MULTILINE)) == {"web", "test", "dev"}
+    assert "License-Expression: MIT" in metadata
+    assert "# jobpool" in metadata  # the README is the long description
+    assert "jobpool = pool.__main__:main" in commands
+
+
+def pythons() -> Iterator[str]:
+    """One interpreter of each version from 3.11 on that this machine has; this one's first."""
+    yield str(Path(sys.base_prefix) / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}")
+    for minor in range(LOWEST[1], HIGHEST[1] + 1):
+        if minor == sys.version_info.minor:
+            continue
+        homes = sorted(Path.home().glob(f".pyenv/versions/3.{minor}.*/bin/python3.{minor}"))
+        found = shutil.which(f"python3.{minor}") if not homes else str(homes[-1])
+        if found and subprocess.run([found, "-c", "import ssl, sqlite3, venv"], capture_output=True).returncode == 0:
+            yield found
+
+
+@pytest.mark.full
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("python", list(pythons()), ids=lambda path: Path(path).name)
+def test_in_an_empty_environment_it_installs_starts_and_does_a_job(dist: Path, python: str, tmp_path: Path) -> None:
+    run(python, "-m", "venv", tmp_path / "venv", cwd=tmp_path)
+    (wheel,) = dist.glob("*.whl")
+    bin_ = tmp_path / "venv" / "bin"
+    run(bin_ / "python", "-m", "pip", "install", "-q", wheel, cwd=tmp_path)
+    (tmp_path / "tasks.py").write_text(TASKS)
+
+    run(bin_ / "python", "-m", "pip", "check", cwd=tmp_path)
+    assert re.fullmatch(r"jobpool \d+\.\d+\.\d+", run(bin_ / "jobpool", "--version", cwd=tmp_path))
+    assert "1 job types: tasks.add" in run(bin_ / "jobpool", "check", "--app", "tasks", cwd=tmp_path)
+    # SQL, and what it needs: a store is made, a job done
+    environ = {"JOBPOOL_BACKEND__URL": f"sqlite:///{tmp_path}/jobs.db", "PYTHONWARNINGS": "error"}
+    run(bin_ / "python", "-c", "from tasks import add; add.enqueue(2, b=3)", cwd=tmp_path, **environ)
+    run(bin_ / "jobpool", "start", "--burst", "--workers", "1", "--app", "tasks", cwd=tmp_path, **environ)
+    assert "completed" in run(bin_ / "jobpool", "jobs", "list", cwd=tmp_path, **environ)
+    assert "every job is accounted for" in run(bin_ / "jobpool", "demo", "--path", str(ROOT / "docs"), cwd=tmp_path)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(900)
+def test_with_the_extra_web_the_dashboard_has_its_files(dist: Path, tmp_path: Path) -> None:
+    venv.create(tmp_path / "venv", with_pip=True)
+    (wheel,) = dist.glob("*.whl")
+    bin_ = tmp_path / "venv" / "bin"
+    run(bin_ / "python", "-m", "pip", "install", "-q", f"{wheel}[web]", cwd=tmp_path)
+
+    assert "sha256" in run(bin_ / "jobpool", "token", "new", "me", "--role", "admin", cwd=tmp_path)
+    run(bin_ / "python", "-c", "import pool.web.app, pool.web.dashboard", cwd=tmp_path)
