@@ -127,10 +127,7 @@ def _declared(
     max_running: int = 0,
     limit_key: UniqueKey | None = None,
 ) -> Job[P, R]:
-    if isinstance(function, Job):
-        raise InvalidJob(f"{function!r} is a job already; @pool.job stands twice above it")
-    if not hasattr(function, "__qualname__"):
-        raise InvalidJob(f"@pool.job goes above a function; {function!r} is a {type(function).__name__}")
+    _refuse_what_is_no_function(function)
     said: dict[str, Any] = {
         "queue": None if queue is None else checked_queue(queue),
         "priority": None if priority is None else parse_priority(priority),
@@ -138,9 +135,7 @@ def _declared(
         "timeout": None if timeout is None else parse_span(timeout, "timeout"),
         "max_kills": None if max_kills is None else whole_number(max_kills, "max_kills", 1, 100),
     }
-    parse_rate(limit)
-    if limit_key is not None and not (limit or max_running):
-        raise InvalidJob('limit_key is given, but nothing is limited: add limit="100/m" or max_running=5')
+    _refuse_empty_limit(limit, max_running, limit_key)
     left_out = {field for field, value in said.items() if value is None}
     if backoff is None or isinstance(backoff, Mapping):
         left_out.add("backoff")
@@ -159,6 +154,19 @@ def _declared(
     declared.signature  # noqa: B018  a signature that cannot travel is refused where it is written
     registry.add(declared, frozenset(left_out))
     return Job(function, declared.name)
+
+
+def _refuse_what_is_no_function(function: object) -> None:
+    if isinstance(function, Job):
+        raise InvalidJob(f"{function!r} is a job already; @pool.job stands twice above it")
+    if not hasattr(function, "__qualname__"):
+        raise InvalidJob(f"@pool.job goes above a function; {function!r} is a {type(function).__name__}")
+
+
+def _refuse_empty_limit(limit: str, max_running: int, limit_key: UniqueKey | None) -> None:
+    parse_rate(limit)
+    if limit_key is not None and not (limit or max_running):
+        raise InvalidJob('limit_key is given, but nothing is limited: add limit="100/m" or max_running=5')
 
 
 def _name_of(function: Callable[..., Any]) -> str:

@@ -14,6 +14,7 @@ from pool.cli import moving
 from pool.cli.moving import Account, Side, Told
 from pool.cli.output import remark, say, say_facts, say_json
 from pool.cli.store import AsJson, unstoppable
+from pool.clock import monotonic_now
 from pool.errors import ConfigError
 
 TELL_EVERY_S = 5.0
@@ -86,13 +87,13 @@ def _progress() -> Iterator[Told]:
 
 
 def _lines() -> Told:
-    next_line = time.monotonic() + TELL_EVERY_S
+    next_line = monotonic_now() + TELL_EVERY_S
 
     def told(done: int, total: int) -> None:
         nonlocal next_line
-        if time.monotonic() >= next_line:
+        if monotonic_now() >= next_line:
             remark(f"{done:,} of {total:,} jobs moved")
-            next_line = time.monotonic() + TELL_EVERY_S
+            next_line = monotonic_now() + TELL_EVERY_S
 
     return told
 

@@ -9,7 +9,7 @@ from pool.backends.moving import Books, CarriedBatch, CarriedJob, CarriedKey, Ma
 from pool.backends.redis import records
 from pool.backends.redis.backend import RedisBackend
 from pool.backends.redis.connection import Argument
-from pool.backends.redis.frames import Frames, frame, id_text, packed_id, text_bytes, text_in
+from pool.backends.redis.frames import Frames, frame, id_text, number_in, packed_id, text_bytes, text_in
 from pool.backends.redis.watching import Watched, _is_dead_here
 from pool.errors import BackendUnavailable, ConfigError
 from pool.jobs.job import Attempt, NewJob

@@ -204,7 +204,8 @@ def as_job(tx: Transaction, row: Row, worker_id: str | None, history: str | None
         row[:13]
     )
     (flags, timeout, run_at, expires_at, created_at, updated_at, claimed_at, started_at, finished_at) = row[13:22]
-    (owner, key, unique_key, parent, reason, error, exception, progress, note, result, payload) = row[22:33]
+    (owner, key, unique_key, parent) = row[22:26]
+    progress, payload = row[29], row[32]
     limit_key, batch = row[34:36]
     created = rank / MICROSECONDS if created_at is None else created_at
     return Job(
@@ -233,18 +234,26 @@ def as_job(tx: Transaction, row: Row, worker_id: str | None, history: str | None
         worker_id=worker_id,
         claim=claims,
         cancel_requested=bool(flags & FLAG_CANCEL),
-        reason=_as_reason(reason),
-        error=_text_for_people(error),
-        exception=_text_for_people(exception),
-        result=_text_for_people(result),
         progress=progress,
-        progress_note=_text_for_people(note),
         attempts=_attempts_for_people(history),
         misfits=misfits,
         loss_count=losses,
         limit_key=limit_key,
         batch_id=batch and id_for_people(batch),
+        **_outcome(row),
     )
+
+
+def _outcome(row: Row) -> dict[str, Any]:
+    """How the job ended or stands, in words."""
+    reason, error, exception, _, note, result = row[26:32]
+    return {
+        "reason": _as_reason(reason),
+        "error": _text_for_people(error),
+        "exception": _text_for_people(exception),
+        "progress_note": _text_for_people(note),
+        "result": _text_for_people(result),
+    }
 
 
 def _named(look_up: Any, number: Any) -> str:
