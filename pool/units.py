@@ -67,7 +67,7 @@ Size = Annotated[int, BeforeValidator(parse_size), Field(ge=0)]
 Names = Annotated[list[str], BeforeValidator(split_commas)]
 Count = Annotated[int, Field(ge=1, le=2000)]
 PriorityNumber = Annotated[int, Field(ge=0, le=100)]
-RateText = Annotated[str, Field(pattern=r"^(\s*\d{1,7}\s*/\s*\d{0,5}\s*[smhdSMHD][a-z]*\s*)?$")]
+RateText = Annotated[str, Field(pattern=r"^(\s*[0-9]{1,7}\s*/\s*[0-9]{0,5}\s*[smhdSMHD][a-z]*\s*)?$")]
 Name = Annotated[str, Field(pattern=f"^{NAME_PATTERN.pattern}$")]
 Metric = Literal["rss", "pss", "uss"]
 

@@ -12,7 +12,7 @@ _SHAPES = (
     (re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", re.IGNORECASE), "<id>"),
     (re.compile(r"[^\s@<>'\"]{1,200}@[\w.-]{1,200}"), "<address>"),
     (re.compile(r"'[^']{0,200}'|\"[^\"]{0,200}\""), "<text>"),
-    (re.compile(r"\b0x[0-9a-f]+\b|\b(?=[0-9a-f]*\d)[0-9a-f]{6,}\b", re.IGNORECASE), "<id>"),
+    (re.compile(r"\b0x[0-9a-f]+\b|\b(?=[0-9a-f]*\d)[0-9a-f]{6,}\b", re.IGNORECASE), "<n>"),
     (re.compile(r"\d+"), "<n>"),
     (re.compile(r"\s+"), " "),
 )

@@ -11,7 +11,7 @@ from pool.errors import InvalidJob
 
 MAX_COUNT = 1_000_000
 _PER_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
-_RATE = re.compile(r"\s*(\d{1,7})\s*/\s*(\d{1,5})?\s*(s|m|h|d)\w*\s*", re.IGNORECASE)
+_RATE = re.compile(r"\s*(\d{1,7})\s*/\s*(\d{1,5})?\s*(s|m|h|d)\w*\s*", re.IGNORECASE | re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)

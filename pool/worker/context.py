@@ -122,7 +122,7 @@ class CurrentJob:
         if now < self._next_progress and fraction < 1:
             return
         self._next_progress = now + PROGRESS_EVERY_S
-        self._report(progress=float(fraction), note=None if note is None else _storable(str(note))[:MAX_NOTE])
+        self._report(progress=float(fraction), note=None if note is None else self._note(str(note)))
 
     def checkpoint(self, state: Any) -> None:
         """Keep `state` (JSON) for the next attempt, should this one be interrupted; read it there as `restored`."""
@@ -152,6 +152,10 @@ class CurrentJob:
         """The attempt is over; what it enqueued."""
         self._is_over = True
         return tuple(self._children)
+
+    def _note(self, text: str) -> str:
+        secrets = self.transcript.secrets
+        return _storable(text if secrets is None else secrets.mask(text))[:MAX_NOTE]
 
     def _report(self, **facts: Any) -> None:
         """A store that is away costs the job nothing but this report."""

@@ -14,6 +14,7 @@ from typing import Any, TextIO
 from pool.cleaning import clean
 from pool.jobs.job import KEPT_OUTPUT_BYTES
 from pool.logs import log
+from pool.worker.secrecy import Secrets
 
 MAX_LOGGED_BYTES = 1024 * 1024
 MAX_LINE = 16 * 1024
@@ -45,10 +46,11 @@ class Tail:
 class Transcript:
     """What one attempt printed. `facts` go with each of its lines in the log."""
 
-    __slots__ = ("_facts", "_pending", "_tail", "_written")
+    __slots__ = ("_facts", "_pending", "_tail", "_written", "secrets")
 
     def __init__(self, **facts: Any) -> None:
         self._facts = facts
+        self.secrets: Secrets | None = None  # what must not be read in it
         self._tail: Tail | None = None
         self._pending: dict[str, str] = {}
         self._written = 0
@@ -56,6 +58,8 @@ class Transcript:
     def write(self, stream: str, text: str) -> None:
         if self._tail is None:
             self._tail = Tail()
+        if self.secrets is not None:
+            text = self.secrets.mask(text)
         self._tail.add(text)
         room = MAX_LOGGED_BYTES - self._written
         if room >= 0:
@@ -70,7 +74,8 @@ class Transcript:
             if rest:
                 log.info(rest, stream=stream, **self._facts)
         self._pending = {}
-        return self._tail.text() if self._tail is not None else ""
+        text = self._tail.text() if self._tail is not None else ""
+        return text if self.secrets is None else self.secrets.mask(text)
 
     def _log_lines(self, stream: str, text: str) -> None:
         """Whole lines now, the rest when it is whole (or too long to wait for)."""

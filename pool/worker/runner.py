@@ -22,6 +22,7 @@ from pool.worker.endings import Ending
 from pool.worker.hooking import Around, tell
 from pool.worker.presence import LaneFace
 from pool.worker.results import to_json
+from pool.worker.secrecy import Secrets, masked
 from pool.worker.timeouts import Interrupts, enter_user_code
 
 if TYPE_CHECKING:
@@ -60,7 +61,11 @@ class Runner:
 
     def context(self, claim: Claim, timeout: float) -> CurrentJob:
         held = Held(self._lane, claim.job_id, claim.claim)
-        return CurrentJob(claim, held, self.store, self._interrupts, self._mailbox, child_of, timeout)
+        job = CurrentJob(claim, held, self.store, self._interrupts, self._mailbox, child_of, timeout)
+        job_type = self._registry.get(claim.type)
+        if job_type is not None and job_type.redact:
+            job.transcript.secrets = Secrets(claim.payload, job_type.redact)
+        return job
 
     def _perform(self, job_type: JobType, claim: Claim, job: CurrentJob, timeout: float, ending: Ending) -> None:
         """Everything that may run the user's code; what it prints and raises lands in `ending`."""
@@ -118,6 +123,8 @@ class Runner:
             log.debug("job completed", job=claim.job_id, type=claim.type, attempt=claim.attempt)
             return endings.completed(claim, ending)
         settlement = endings.ended_by_error(claim, job_type, ending, error)
+        if job.transcript.secrets is not None:
+            settlement = masked(settlement, job.transcript.secrets)
         _report(claim, settlement)
         if not isinstance(error, JobStopped) or settlement.outcome in (Outcome.RETRIED, Outcome.FAILED):
             tell(settlement.outcome, job, error)

@@ -181,3 +181,24 @@ def test_cancel_and_retry_follow_the_table_of_moves(jobpool_inline: InlineJobs) 
         client.cancel(failed)
     with pytest.raises(pool.JobNotFound):
         client.get("nothing")
+
+
+def test_a_batch_calls_back_inline_when_all_of_it_is_over(jobpool_inline: InlineJobs) -> None:
+    @pool.job
+    def part(n: int) -> None:
+        if n < 0:
+            raise pool.GiveUp("negative")
+
+    @pool.job
+    def done(how: str) -> None: ...
+
+    good = pool.batch(
+        [(part, {"n": n}) for n in range(3)], on_complete=done.draft("over"), on_success=done.draft("well")
+    )
+    assert (good.state().completed, good.progress) == (3, 1.0)
+    jobpool_inline.assert_enqueued(done, how="well")
+    bad = pool.batch(
+        [(part, {"n": 1}), (part, {"n": -1})], on_complete=done.draft("over"), on_success=done.draft("never")
+    )
+    assert (bad.state().failed, len(jobpool_inline.of(done, how="over"))) == (1, 2)
+    jobpool_inline.assert_not_enqueued(done, how="never")
