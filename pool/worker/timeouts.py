@@ -51,6 +51,7 @@ class Interrupts:
 
     def __init__(self, order: Cell[LaneOrder], set_timer: Callable[[float], object] | None = None) -> None:
         self._order = order
+        self._order_turn, self._last_order = -1, order.read()
         self._set_timer = set_timer or partial(signal.setitimer, signal.ITIMER_REAL)
         self._claim = 0  # 0: no user code runs
         self._job_id = ""
@@ -126,7 +127,10 @@ class Interrupts:
         return self._ordered()
 
     def _ordered(self) -> JobStopped | None:
-        order = self._order.read()
+        turn = self._order.turn
+        if turn != self._order_turn:  # first the turn, then the order: one that comes between is read now or next time
+            self._order_turn, self._last_order = turn, self._order.read()
+        order = self._last_order
         if order.calls_lost(self._job_id, self._claim):
             return JobClaimLost("the job was given to another worker")
         if order.cancels(self._job_id, self._claim):

@@ -45,6 +45,9 @@ class RedisWork(RedisIntake):
         super().__init__()
         self._lanes: dict[LaneId, bytes] = {}  # packed pieces of commands
         self._wants: dict[Want | None, bytes] = {}
+        self._lane: LaneId | None = None  # who asked last, and its piece: mostly the same as before
+        self._lane_bytes = self._want_bytes = b""
+        self._want: object = self  # no want yet; None is one
         self._pid = 0
         self._heard: dict[bytes, tuple[int, float]] = {}  # class -> connection, when it was made known there
 
@@ -58,10 +61,10 @@ class RedisWork(RedisIntake):
             self._forget_pieces()
         number = b"%d" % request
         rest = b"%b$%d\r\n%b\r\n%b%b" % (
-            self._lanes.get(lane) or self._lane_piece(lane),
+            self._lane_bytes if lane is self._lane else self._turn_to_lane(lane),
             len(number),
             number,
-            self._wants.get(want) or self._want_piece(want),
+            self._want_bytes if want is self._want else self._turn_to_want(want),
             _NO_SETTLEMENT if settlement is None else _settlement_piece(settlement),
         )
         words = EXCHANGE_WORDS if settlement is None else EXCHANGE_WORDS + JOB_WORDS * len(settlement.children)
@@ -72,6 +75,14 @@ class RedisWork(RedisIntake):
         if claim is not None and claim.max_retries == 0 and not self._is_claim_on_disk(lane):
             claim = None
         return Answer(_SETTLED[answer[1]], claim)
+
+    def _turn_to_lane(self, lane: LaneId) -> bytes:
+        self._lane, self._lane_bytes = lane, self._lanes.get(lane) or self._lane_piece(lane)
+        return self._lane_bytes
+
+    def _turn_to_want(self, want: Want | None) -> bytes:
+        self._want, self._want_bytes = want, self._wants.get(want) or self._want_piece(want)
+        return self._want_bytes
 
     def _lane_piece(self, lane: LaneId) -> bytes:
         keys = (*self._keys.exchange, self._keys.pool(lane.worker.pool))
@@ -91,6 +102,7 @@ class RedisWork(RedisIntake):
     def _forget_pieces(self) -> None:
         """After a fork: the mark in them is the parent's."""
         self._wants.clear()
+        self._want = self
         self._pid = os.getpid()
 
     def _is_claim_on_disk(self, lane: LaneId) -> bool:
