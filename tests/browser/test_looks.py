@@ -162,3 +162,12 @@ def test_what_stops_jobs_stands_before_what_can_wait() -> None:
     found = troubles(Snapshot(1.0, queues=queues, statistics=numbers()))
     assert [trouble.is_bad for trouble in found] == sorted((trouble.is_bad for trouble in found), reverse=True)
     assert "5 jobs of late are overdue" in said(Snapshot(1.0, queues=queues, statistics=numbers()))
+
+
+def test_a_degraded_pool_and_a_failed_reload_are_said() -> None:
+    status = {
+        "pool": {"name": "house", "state": "degraded", "problems": [], "last_reload": {"ok": False, "error": "bad key"}}
+    }
+    words = said(Snapshot(1.0, statistics=numbers(), status=status))
+    assert "house is degraded" in words
+    assert "The last reload failed: bad key" in words

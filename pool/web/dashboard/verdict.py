@@ -92,6 +92,9 @@ def _of_our_pool(now: Snapshot) -> Iterator[Trouble]:
     pool = (now.status or {}).get("pool") or {}
     for problem in pool.get("problems") or ():
         yield Trouble(f"Pool {pool.get('name')}: {problem}.", "See its workers", "/ui/pools")
+    if pool.get("state") == "degraded" and not pool.get("problems"):
+        says = f"Pool {pool.get('name')} is degraded: a worker died and its place is being filled."
+        yield Trouble(says, "See its workers", "/ui/pools", is_bad=False)
     last = pool.get("last_reload") or {}
     if last and not last.get("ok"):
         yield Trouble(
