@@ -88,9 +88,10 @@ def test_code_moved_from_rq_and_celery_runs(desk: Desk) -> None:
 
     listing = json.loads(desk.run(["jobpool", "jobs", "list", "--json"]))
     assert sorted((job["type"], job["status"]) for job in listing) == [
-        ("sync.fetch", "completed"),
+        *[("sync.fetch", "completed")] * 4,
         ("sync.fetch", "scheduled"),
-        ("sync.store", "completed"),
+        *[("sync.store", "completed")] * 4,
+        ("sync.summary", "completed"),
         ("tasks.send_email", "completed"),
         ("tasks.send_email", "scheduled"),
     ]
