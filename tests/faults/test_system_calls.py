@@ -149,6 +149,19 @@ def cancelled_once(scene: Scene, store: Backend) -> None:
     assert store.statistics().cancelled == 1
 
 
+def known_schedule(scene: Scene, store: Backend) -> None:
+    store.tick("nightly", "v1", 1000.0, None)
+
+
+def tick(scene: Scene, store: Backend) -> None:
+    store.tick("nightly", "v1", 2000.0, scene.batch[0])
+
+
+def ticked_once(scene: Scene, store: Backend) -> None:
+    assert store.last_tick("nightly") == 2000.0
+    assert [job.status for job in every_job(store)] == [Status.PENDING]
+
+
 STORIES: Story = {
     "enqueue": (nothing, enqueue, all_pending),
     "claim": (a_job, claim, claimed_once),
@@ -156,6 +169,7 @@ STORIES: Story = {
     "settle": (a_held_job, settle_with_children, settled_once),
     "recover": (a_held_job, recover, recovered_once),
     "promote": (due_jobs, promote, promoted_once),
+    "tick": (known_schedule, tick, ticked_once),
     "cancel": (a_job, cancel, cancelled_once),
 }
 
