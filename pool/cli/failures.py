@@ -19,7 +19,8 @@ def run_guarded(command: Callable[[], int | None]) -> int:
     """Run a command and turn what it raises into words and an exit code."""
     try:
         code = command()
-        sys.stdout.flush()
+        if sys.stdout is not None:  # closed from the start
+            sys.stdout.flush()
         return code or OK
     except errors.JobpoolError as error:
         remark(f"jobpool: {error}")

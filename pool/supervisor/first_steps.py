@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 
 from pool.supervisor.signals import HEEDED
 
@@ -24,3 +25,6 @@ def fill_standard_descriptors() -> None:
             os.fstat(fd)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this one
+    for name, fd, mode in (("stdin", 0, "r"), ("stdout", 1, "w"), ("stderr", 2, "w")):
+        if getattr(sys, name) is None:  # as Python leaves it when it finds the descriptor closed
+            setattr(sys, name, os.fdopen(fd, mode, closefd=False))
