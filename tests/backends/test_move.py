@@ -1,7 +1,10 @@
 """Moving a store: whatever is in one kind is the same in the other, whoever is killed on the way."""
 
+import json
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -381,3 +384,31 @@ def test_a_full_target_keeps_what_it_has_and_the_source_the_rest(
         server.call("CONFIG", "SET", "maxmemory", "0")
     assert move(source, target).jobs == 900
     assert target.store.count()[0] == 900
+
+
+# ---------------------------------------------------------------- as a person types it
+
+
+def command(*words: str, code: int = 0) -> str:
+    done = subprocess.run([sys.executable, "-m", "pool", "move", *words], capture_output=True, text=True, timeout=60)
+    assert done.returncode == code, (done.stdout, done.stderr)
+    return done.stdout if code == 0 else done.stderr
+
+
+def test_the_command_tells_first_and_moves_then(server: Server, tmp_path: Path) -> None:
+    here, space = f"sqlite:///{tmp_path}/here.db", f"there-{new_job_id()}"
+    store = open_backend(here)
+    store.enqueue(new_jobs(30))
+    store.close()
+    words = ("--from", here, "--to", server.url, "--to-namespace", space)
+
+    told = json.loads(command(*words, "--dry-run", "--json"))
+    assert (told["jobs"], told["dry_run"]) == (30, True)
+    told = json.loads(command(*words, "--json"))
+    assert (told["jobs"], told["dry_run"]) == (30, False)
+    assert "have been moved to" in command(*words, code=1)
+    assert "is not there" in command("--from", f"sqlite:///{tmp_path}/typo.db", "--to", here, code=78)
+
+    moved = open_backend(server.url, namespace=space)
+    assert sum(queue.pending for queue in moved.queues()) == 30
+    moved.close()
