@@ -95,3 +95,17 @@ def test_the_picture_of_a_jobs_life_has_exactly_the_legal_moves() -> None:
     }
     meant = {(str(source), str(target), move) for move, (sources, target) in MOVES.items() for source in sources}
     assert drawn == meant
+
+
+@pytest.mark.parametrize(
+    ("said", "wrong"),
+    [
+        ("jobpool status --json", 0),
+        ("jobpool dead retry ID --rate 5", 0),
+        ("jobpool stauts", 1),
+        ("jobpool status --jsno", 1),
+        ("jobpool dead retry --rte 5 --all", 1),
+    ],
+)
+def test_a_command_that_does_not_exist_is_noticed(said: str, wrong: int) -> None:
+    assert len(wrong_words(said, verbs())) == wrong
