@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 
 from pool.errors import BackendUnavailable, IllegalMove, JobNotFound
-from tests.chaos.town import TASKS, Absence, ChaosHouse, Town, now
+from tests.chaos.town import Absence, ChaosHouse, Town, now
 
 Accident = Callable[[Town, random.Random], None]
 BROKEN = "import pool\n\nraise RuntimeError('a broken deploy')\n"
@@ -171,7 +171,7 @@ def deploy_broken(town: Town, rng: random.Random) -> None:
     house.write_module("tasks", BROKEN)
     house.ask("POST", "/reload", {"rolling": True})
     time.sleep(rng.uniform(0.2, 1.5))
-    house.write_module("tasks", TASKS)
+    house.write_module("tasks", house.tasks)
     house.ask("POST", "/reload", {"rolling": True})
 
 

@@ -27,6 +27,14 @@ LEASE_S = 4.0
 EX_CONFIG = 78
 STOP_TIMEOUT_S = 3.0
 TASKS = (Path(__file__).parent / "tasks.py").read_text()
+LANES = 4
+_AS_TASKS = (  # the same jobs as coroutines, many in one process
+    ("import fcntl", "import asyncio\nimport fcntl"),
+    ("    def run(", "    async def run("),
+    ("            function(", "            await function("),
+    ("@noted\ndef ", "@noted\nasync def "),
+    ("time.sleep(", "await asyncio.sleep("),
+)
 SETTINGS = """
 [restart]
 first_delay = 0.05
@@ -35,8 +43,21 @@ healthy_after = 1
 """
 
 
+def as_coroutines(text: str) -> str:
+    """The application for a pool whose workers have several lanes."""
+    for old, new in _AS_TASKS:
+        assert old in text, f"tasks.py has no {old!r} any more"
+        text = text.replace(old, new)
+    return text
+
+
 class ChaosHouse(House):
-    """A pool with short clocks, whose jobs write into the town's ledger."""
+    """A pool with short clocks, whose jobs write into the town's ledger. `lanes` above 1: its jobs are coroutines."""
+
+    def __init__(self, *, lanes: int = 1, **options: Any) -> None:
+        self.lanes = lanes
+        self.tasks = TASKS if lanes == 1 else as_coroutines(TASKS)
+        super().__init__(app=self.tasks, **options)
 
     def configure(self, *, workers: int = 2, settings: str = "") -> None:
         """Also used for a change of the count while the pool runs."""
@@ -44,7 +65,7 @@ class ChaosHouse(House):
         text = (
             f'[pool]\nname = "{self.folder.name}"\nruntime_dir = "{self.folder}/run"\nstate_dir = "{self.folder}/state"\n'
             f'stop_timeout = {STOP_TIMEOUT_S}\n[app]\nmodules = ["tasks"]\npath = "{self.folder}/app"\n'
-            f'[backend]\nurl = "{self.url}"\nlease = {LEASE_S}\n[workers]\ncount = {workers}\nmemory_limit = 0\n'
+            f'[backend]\nurl = "{self.url}"\nlease = {LEASE_S}\n[workers]\ncount = {workers}\nmemory_limit = 0\nconcurrency = {self.lanes}\n'
             f"max_jobs = {40 if workers % 2 else 0}\n{SETTINGS}"
         )
         fresh = self.config_file.with_suffix(".new")
@@ -156,7 +177,7 @@ class Town:
             for pid in house.pids():
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGCONT)
-            house.write_module("tasks", TASKS)
+            house.write_module("tasks", house.tasks)
             if not house.is_running:
                 house.start(wait=False)
 
@@ -197,7 +218,7 @@ def _pool(town: Town, number: int, workers: int, stack: ExitStack) -> Iterator[C
         town.links.append(link)
         url = url.replace(str(town.server.port), str(link.port))
     environ = {"LEDGER": str(town.ledger), "CHAOS_LOCKS": str(town.folder / "locks"), "CHAOS_POOL": str(number)}
-    house = ChaosHouse(workers=workers, app=TASKS, backend=url, environ=environ)
+    house = ChaosHouse(workers=workers, backend=url, environ=environ, lanes=LANES if number % 2 else 1)
     try:
         yield house.start(wait=False)
     finally:
