@@ -26,6 +26,7 @@ CONTENT: dict[bytes, Callable[..., object]] = {
     b"hash": lambda client, key: client.hgetall(key),
     b"zset": lambda client, key: client.zrange(key, 0, -1, withscores=True),
     b"list": lambda client, key: client.lrange(key, 0, -1),
+    b"set": lambda client, key: sorted(client.smembers(key)),
 }
 
 

@@ -58,9 +58,9 @@ end
 
 -- Limits that nobody has used for an hour and that hold nobody back.
 for _, key in ipairs(call('ZRANGEBYSCORE', LIMIT_AT, '-inf', string.format('%.6f', NOW - 3600), 'LIMIT', 0, 100)) do
-  local l = read_limit(key)
+  local l = not is_limit_broken('', key) and read_limit(key)
   local is_used = l and (l.running > 0 or l.level < l.count - WHOLE or #lanes_of(key) > 0)
-  if is_used then
+  if is_used or l == false then
     call('ZADD', LIMIT_AT, NOW_TEXT, key)
   else
     call('HDEL', LIMITS, key)
@@ -73,7 +73,7 @@ end
 local batches = ROOT .. 'batches'
 local kept = math.max(tonumber(ARGV[1]), tonumber(ARGV[2]))
 for _, batch in ipairs(call('ZRANGEBYSCORE', batches, '-inf', '(' .. string.format('%.6f', NOW - kept), 'LIMIT', 0, 100)) do
-  if call('ZCARD', ROOT .. 'members:' .. batch) == 0 then
+  if pcall_redis('ZCARD', ROOT .. 'members:' .. batch) == 0 and type(pcall_redis('HLEN', ROOT .. 'batch:' .. batch)) ~= 'table' then
     call('DEL', ROOT .. 'batch:' .. batch, ROOT .. 'members:' .. batch)
     call('ZREM', batches, batch)
   end

@@ -48,7 +48,9 @@ local function first_opening()
   return call('ZRANGE', OPENS, '0', '0', 'WITHSCORES')[2] or ''
 end
 
-for _, key in ipairs(call('ZRANGEBYSCORE', OPENS, '-inf', NOW_TEXT, 'LIMIT', 0, limit)) do freed[key] = true end
+for _, key in ipairs(call('ZRANGEBYSCORE', OPENS, '-inf', NOW_TEXT, 'LIMIT', 0, limit)) do
+  if not is_limit_broken('', key) then freed[key] = true end
+end
 announce()
 ring_sleepers()
 local due, opening = next_due(), first_opening()

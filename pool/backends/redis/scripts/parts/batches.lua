@@ -4,6 +4,19 @@
 -- The extras frame B of a record is the id of its batch.
 local COUNTED = {[COMPLETED] = 'completed', [FAILED] = 'failed', [CANCELLED] = 'cancelled'}
 
+-- Steps that meet a batch only after their first write leave alone what cannot be written whole.
+local function is_fit(key)
+  local callbacks = pcall_redis('HMGET', key, 'c', 's')
+  if callbacks.err or type(pcall_redis('ZCARD', ROOT .. 'batches')) == 'table' then return false end
+  for at = 1, 2 do
+    local queue = callbacks[at] and unpack_job(callbacks[at])[2]
+    for _, set in ipairs(queue and SETS or {}) do
+      if type(pcall_redis(set == 'completed:' and 'LLEN' or 'ZCARD', ROOT .. set .. queue)) == 'table' then return false end
+    end
+  end
+  return true
+end
+
 local function tell_batch(key)
   local b = call('HMGET', key, 'total', 'completed', 'failed', 'cancelled', 'told', 'c', 's')
   local total, completed = tonumber(b[1] or 0), tonumber(b[2] or 0)
@@ -19,7 +32,7 @@ end
 -- A member came to an end, or back from one.
 local function member_moved(batch, before, after)
   local key = ROOT .. 'batch:' .. batch
-  if COUNTED[before] == COUNTED[after] or call('EXISTS', key) == 0 then return end
+  if COUNTED[before] == COUNTED[after] or call('EXISTS', key) == 0 or not is_fit(key) then return end
   if COUNTED[before] then call('HINCRBY', key, COUNTED[before], '-1') end
   if COUNTED[after] then call('HINCRBY', key, COUNTED[after], '1') end
   call('ZADD', ROOT .. 'batches', NOW_TEXT, batch)

@@ -10,7 +10,7 @@ local function remove(id, set, queue)
     if key then leave_limit(id, queue, key) end
     if extras.B then
       if not s or s.status == WAITING then member_moved(extras.B, WAITING, CANCELLED) end
-      call('ZREM', ROOT .. 'members:' .. extras.B, id)
+      pcall_redis('ZREM', ROOT .. 'members:' .. extras.B, id)
     end
     if extras.U and call('HGET', UNIQUE, extras.U) == id then call('HDEL', UNIQUE, extras.U) end
     if extras.I then
