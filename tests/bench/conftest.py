@@ -1,0 +1,5 @@
+"""Each kind of server in turn."""
+
+from tests.helpers.servers import flavour
+
+__all__ = ["flavour"]
