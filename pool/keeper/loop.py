@@ -17,6 +17,7 @@ from pool.board.record import Exit, State
 from pool.clock import monotonic_now
 from pool.descriptors import readable
 from pool.errors import BackendUnavailable
+from pool.keeper import storewide
 from pool.keeper.alerts import LOOK_EVERY_S, Alerts
 from pool.keeper.beat import Heartbeat
 from pool.keeper.bulletin import BulletinWriter
@@ -36,7 +37,6 @@ BULLETIN_IDLE_EVERY_S = 2.0
 GIVE_UP_STORE_AFTER_S = 3.0
 # Well below the time that the supervisor gives us when it stops at once.
 KEEP_DEPARTURES_AFTER_S = 0.5
-FORGET_LIMIT = 500
 MOST_DESCRIPTORS = 16_384
 # Clients by name wait for the types that the first worker writes down while it boots.
 EXPECT_TYPES_S = 5.0
@@ -77,7 +77,7 @@ class Keeper:
             Chore("apply queue settings", 1.0, self.apply_queue_settings),
             Chore("apply store-wide rules", 1.0, StoreRules(config, backend, self.facts).apply),
             Chore("promote due jobs", 1.0, self.promote),
-            Chore("recover lost pools", self._recovery_period(lease), self.recover_expired),
+            Chore("recover lost pools", storewide.recovery_period(lease), self.recover_expired),
             Chore("fire the schedule", 1.0, timetable.fire),
             Chore("post the bulletin", 1.0, self.post_bulletin),
             Chore("forget old records", 60.0, self.forget),
@@ -154,25 +154,15 @@ class Keeper:
         return float("inf")
 
     def apply_queue_settings(self, now: float) -> float | None:
-        """Once: what `[[queues]]` says; queues that the file does not name keep what people set."""
-        for queue in self.config.queues:
-            self.backend.set_queue(queue.name, max_pending=queue.max_pending)
-        return float("inf")
+        return storewide.apply_queue_settings(self.config, self.backend)
 
     def promote(self, now: float) -> float | None:
-        """Sleep until the next due time, at most the usual second."""
-        promotion = self.backend.promote()
-        if promotion.moved >= 1000:
-            return 0.0
-        if promotion.next_due is None:
-            return None
-        return max(0.0, min(1.0, promotion.next_due - self.backend.server_now()))
+        return storewide.promote(self.backend)
 
     def recover_expired(self, now: float) -> float | None:
         if not self.is_replayed:
             return 0.2
-        for job in self.backend.recover_expired():
-            log.warning("job of a lost pool taken back", job=job.job_id, worker=job.worker, now=str(job.status))
+        storewide.recover_expired(self.backend)
         return None
 
     def post_bulletin(self, now: float) -> float | None:
@@ -182,11 +172,7 @@ class Keeper:
         return None if is_busy else BULLETIN_IDLE_EVERY_S
 
     def forget(self, now: float) -> float | None:
-        keep = self.config.retention
-        gone = self.backend.forget(
-            completed_s=keep.completed, failed_s=keep.failed, idempotency_s=keep.idempotency, limit=FORGET_LIMIT
-        )
-        return 0.2 if gone >= FORGET_LIMIT else None
+        return storewide.forget(self.backend, self.config.retention)
 
     # ------------------------------------------------------------------ leaving
 
@@ -245,11 +231,6 @@ class Keeper:
         for its end. This handler runs in the midst of it. Telling a departure twice is harmless.
         """
         self.burials.save_to_spool()
-
-    @staticmethod
-    def _recovery_period(lease: float) -> float:
-        """Often enough for five good reads within a lease."""
-        return min(5.0, lease / 8)
 
 
 def _make_room_for_descriptors() -> None:

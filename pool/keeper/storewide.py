@@ -7,7 +7,7 @@ import threading
 
 from pool.backends.contract import Backend
 from pool.clock import monotonic_now
-from pool.keeper.chores import Chore
+from pool.keeper.chores import RETRY_S, Chore
 from pool.logs import log
 from pool.settings import Config, RetentionSection
 
@@ -28,9 +28,7 @@ def promote(backend: Backend) -> float | None:
 def recover_expired(backend: Backend) -> None:
     """Take back what lost pools and silent holders had."""
     for job in backend.recover_expired():
-        log.warning(
-            "job of a lost pool taken back", job=job.job_id, worker=job.worker.partition("#")[0], now=str(job.status)
-        )
+        log.warning("job of a lost pool taken back", job=job.job_id, worker=job.worker, now=str(job.status))
 
 
 def forget(backend: Backend, keep: RetentionSection) -> float | None:
@@ -41,14 +39,22 @@ def forget(backend: Backend, keep: RetentionSection) -> float | None:
     return 0.2 if gone >= FORGET_LIMIT else None
 
 
+def apply_queue_settings(config: Config, backend: Backend) -> float:
+    """Once: what `[[queues]]` says; queues that the file does not name keep what people set."""
+    for queue in config.queues:
+        backend.set_queue(queue.name, max_pending=queue.max_pending)
+    return float("inf")
+
+
 def recovery_period(lease: float) -> float:
-    """Often enough for five good reads within a lease, at most each second."""
-    return min(1.0, lease / 8)
+    """Often enough for five good reads within a lease."""
+    return min(5.0, lease / 8)
 
 
 def run_chores(config: Config, backend: Backend, stop: threading.Event) -> None:
     """Do them in turn until told to stop."""
     chores = [
+        Chore("apply queue settings", RETRY_S, lambda now: apply_queue_settings(config, backend)),
         Chore("promote due jobs", 1.0, lambda now: promote(backend)),
         Chore("recover lost holders", recovery_period(config.backend.lease), lambda now: recover_expired(backend)),
         Chore("forget old records", 60.0, lambda now: forget(backend, config.retention)),

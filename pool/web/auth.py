@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from pool.clock import monotonic_now
 from pool.jobs.internal import OWN_QUEUES
 from pool.logs import log
-from pool.settings import TokenSection
+from pool.tables import TokenSection
 from pool.web.problems import Problem
 
 ANY = ("*",)

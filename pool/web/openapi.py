@@ -51,6 +51,8 @@ _JOB_FIELDS: Document = {
     "idempotency_key": TEXT,
     "unique_key": TEXT,
     "parent_id": TEXT,
+    "batch_id": TEXT,
+    "limit_key": TEXT,
     "run_at": TIME,
     "expires_at": TIME,
     "claimed_at": TIME,

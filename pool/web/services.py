@@ -8,6 +8,7 @@ from starlette.requests import Request
 from pool.backends.contract import Backend, PoolState
 from pool.clock import monotonic_now, wall_now
 from pool.errors import BackendUnavailable
+from pool.jobs.documents import REDACT_SETTING
 from pool.jobs.job import Job
 from pool.jobs.policy import Policy, policy_from
 from pool.jobs.registry import Defaults, defaults_from
@@ -68,7 +69,7 @@ class Services:
         """Read what pools publish, about each second, for as long as the server runs."""
         while not self.stopping.is_set():
             try:
-                self.types.learn(await self.desk.ask(_pools))
+                self.types.learn(*await self.desk.ask(_types_of_pools))
             except BackendUnavailable as error:
                 log.limited("types", "cannot read the job types", every_s=60.0, error=str(error))
             try:
@@ -77,8 +78,8 @@ class Services:
                 continue
 
 
-def _pools(store: Backend) -> list[PoolState]:
-    return store.pools()
+def _types_of_pools(store: Backend) -> tuple[list[PoolState], str | None]:
+    return store.pools(), store.setting(REDACT_SETTING)
 
 
 def services_of(request: Request) -> Services:

@@ -5,6 +5,7 @@ turn producers away. Before anything was ever seen, types that the configuration
 known yet" (503), never let in.
 """
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -14,6 +15,7 @@ from pool.jobs.checks import Terms
 from pool.jobs.published import PublishedType, PublishedTypes
 from pool.jobs.registry import defaults_from
 from pool.settings import Config
+from pool.tables import CommandSection, TypeSection
 from pool.web.auth import Caller
 from pool.web.problems import AGAIN_SOON_S, Problem
 
@@ -26,11 +28,14 @@ class TypeBook:
     def __init__(self, config: Config) -> None:
         self._declared = _declared(config)
         self._published: Facts = {}
+        self._remembered: dict[str, frozenset[str]] = {}
         self._has_pools = bool(config.app.modules)
         self._read({})
 
-    def learn(self, pools: Iterable[PoolState]) -> None:
-        """Take over what pools publish now; nothing at all changes nothing."""
+    def learn(self, pools: Iterable[PoolState], redacted: str | None = None) -> None:
+        """Take over what pools publish now; nothing at all changes nothing. `redacted`: what the store remembers of
+        fields that are never shown (JSON), also of types that no pool has any more."""
+        self._remembered = {name: frozenset(fields) for name, fields in json.loads(redacted or "{}").items()}
         published: Facts = {}
         for pool in pools:
             types = pool.facts.get("types")
@@ -72,7 +77,7 @@ class TypeBook:
 
     def redacted(self, name: str) -> frozenset[str]:
         """Payload fields of this type that are never shown."""
-        return self._redacted.get(name, frozenset())
+        return self._redacted.get(name, frozenset()) | self._remembered.get(name, frozenset())
 
 
 def _compiled(known: PublishedType) -> Callable[[dict[str, Any]], bool]:
@@ -98,14 +103,13 @@ def _names(facts: Any) -> frozenset[str]:
 def _declared(config: Config) -> Facts:
     """The types that the configuration itself declares, as a pool would publish them."""
     terms = defaults_from(config.jobs).terms
-    types = {entry.name: _facts(terms, queue=entry.queue, max_retries=entry.max_retries) for entry in config.types}
-    for entry in config.types:
-        types[entry.name]["schema"] = entry.payload_schema
-    commands = {
-        entry.type: _facts(terms, max_retries=entry.max_retries, timeout=entry.timeout) for entry in config.commands
+    return {
+        **{entry.name: _facts(terms, entry) | {"schema": entry.payload_schema} for entry in config.types},
+        **{entry.type: _facts(terms, entry) for entry in config.commands},
     }
-    return {**types, **commands}
 
 
-def _facts(terms: Terms, **own: Any) -> Facts:
-    return {name: getattr(terms, name) for name in Terms.__annotations__} | own
+def _facts(terms: Terms, entry: TypeSection | CommandSection) -> Facts:
+    """What the entry says, and the defaults of [jobs] for what it does not."""
+    own = {name: getattr(entry, name) for name in Terms.__annotations__ if hasattr(entry, name)}
+    return {name: getattr(terms, name) for name in Terms.__annotations__} | own | {"redact": entry.redact}

@@ -109,6 +109,7 @@ class Api:
         )
         self.process: subprocess.Popen[bytes] | None = None
         self._clients: list[httpx.Client] = []
+        self._store: Backend | None = None
         for name in PEOPLE:
             setattr(self, name, self.caller(name))
         self.stranger = self.client({})
@@ -142,6 +143,8 @@ class Api:
     def close(self) -> None:
         for client in self._clients:
             client.close()
+        if self._store is not None:
+            self._store.close()
         if self.process is not None:
             self.process.kill()
             self.process.wait()
@@ -157,7 +160,9 @@ class Api:
 
     def store(self) -> Backend:
         """A client of the store behind it."""
-        return open_backend(self.url, namespace=self.namespace, producer=True)
+        if self._store is None:
+            self._store = open_backend(self.url, namespace=self.namespace, producer=True)
+        return self._store
 
     def log_text(self) -> str:
         return self.log_file.read_text(errors="replace") if self.log_file.exists() else ""

@@ -1,11 +1,13 @@
 """What producers and admins do: enqueue, look up, list, cancel, run again."""
 
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
+from tests.helpers.until import until
 from tests.web.serving import Api, ending
 
 JOB_FIELDS = {
@@ -199,3 +201,25 @@ def test_the_panel_shows_what_the_store_holds(api: Api, queue: str) -> None:
     assert panel["stats"]["dead"] >= 1
     assert len(panel["stats"]["last_24h"]) == 24
     assert panel["backend"]["kind"] == ("sqlite" if api.url.startswith("sqlite") else "redis")
+
+
+def test_fields_that_a_type_hides_are_shown_to_its_worker_only(open_api: Callable[..., Api]) -> None:
+    api = open_api(settings='[[types]]\nname = "pay"\nqueue = "pay"\nredact = ["card"]\nmax_running = 5\n')
+    job = api.shop.post("/jobs", json={"type": "pay", "payload": {"card": "4111", "sum": 5}}).json()
+    assert job["payload"] == {"card": "***", "sum": 5}
+    assert api.look(job["id"])["payload"] == {"card": "***", "sum": 5}
+    assert api.root.get("/jobs", params={"type": "pay"}).json()["jobs"][0]["payload"]["card"] == "***"
+    assert api.claim("pay")["payload"] == {"card": "4111", "sum": 5}
+    assert api.store().job(job["id"]).limit_key == "pay"
+
+
+def test_a_queue_of_the_configuration_has_its_limit_without_a_pool(open_api: Callable[..., Api]) -> None:
+    api = open_api(settings='[[queues]]\nname = "small"\nmax_pending = 1\n')
+    answers: set[int] = set()
+
+    def is_full() -> bool:
+        answers.add(api.shop.post("/jobs", json={"type": "thumb", "queue": "small"}).status_code)
+        return 429 in answers
+
+    until(is_full, "a full queue")
+    assert answers == {201, 429}
