@@ -13,11 +13,18 @@ from pool.backends.contract import AuditEntry, Backend
 from pool.cli.output import one_line, say_json, say_table
 from pool.cli.store import AsJson, BackendUrl, ConfigFile, load, opened
 from pool.clock import as_rfc3339
+from pool.errors import JobpoolError
 
 
 def note(store: Backend, act: str, details: dict[str, Any]) -> None:
     """Write it down before it is done, so that nothing goes unrecorded."""
     store.note(AuditEntry(who=person(), act=act, details=json.dumps(details, ensure_ascii=False)))
+
+
+def note_order(config: str | None, verb: str, options: dict[str, Any]) -> None:
+    """An order that a pool has obeyed. Without a store to write it to, it stands in the pool's own log alone."""
+    with contextlib.suppress(JobpoolError), opened(load(config)) as store:
+        note(store, verb, options)
 
 
 def person() -> str:

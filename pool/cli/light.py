@@ -115,7 +115,16 @@ def order(
         say(document.get("message") or done)
     else:
         remark(f"jobpool: {why(document)}")
+    if code < 300 and arguments.socket is None:
+        _write_down(arguments.config, verb, given)
     return OK if code < 300 else NEGATIVE
+
+
+def _write_down(config: str | None, verb: str, options: dict[str, Any]) -> None:
+    """In the audit log, once it is done: an order must not wait for a store that is away. Only then is much loaded."""
+    from pool.cli.audit import note_order
+
+    note_order(config, verb, options)
 
 
 def why(document: Any) -> str:

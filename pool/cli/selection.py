@@ -98,6 +98,7 @@ class Selection:
             reason=self.reason.value if self.reason else None,
             text=self.text,
             finished_before=parse_time(self.before, "--before") if self.before else None,
+            batch_id=self.batch,
         )
 
     def _fits(self, now: float) -> Callable[[Job], bool]:
@@ -106,7 +107,6 @@ class Selection:
         return lambda job: (
             oldest <= (job.finished_at or job.created_at) <= newest
             and self.group in (None, fingerprint_of(job))
-            and self.batch in (None, job.batch_id)
         )
 
 

@@ -9,6 +9,7 @@ from pool.backends.contract import Backend
 from pool.errors import CallerError
 from pool.jobs.checks import Options, Terms, new_job, payload_text
 from pool.jobs.job import NewJob
+from pool.jobs.published import PublishedTypes
 from pool.jobs.schedule import Firing, Timing, due, next_tick, timing_from
 from pool.keeper.facts import Facts
 from pool.logs import log
@@ -74,7 +75,11 @@ class Timetable:
             priority=settings.priority,
             delay=random.uniform(0, settings.jitter) if settings.jitter else None,
         )
+        published = PublishedTypes([{"types": self._facts.known_types()}]).get(settings.type)
         try:
+            if published is not None:
+                options["unique_key"] = published.unique_key_of(settings.payload)
+                options["limit_key"] = published.limit_key_of(settings.payload)
             return new_job(
                 settings.type,
                 payload_text(settings.payload),

@@ -57,7 +57,9 @@ def test_bulk_acts_take_filters_and_every_act_is_in_the_audit_log(house: House) 
     assert house.cli("jobs", "cancel", check=False).returncode == 2
     house.cli("jobs", "cancel", kept)
 
+    house.cli("scale", "4")
     entries = house.cli_json("audit")
+    assert (entries[0]["act"], entries[0]["details"]) == ("scale", {"count": 4})
     mine = [entry for entry in entries if "bulk" in str(entry["details"]) or kept in str(entry["details"])]
     assert [entry["act"] for entry in mine] == ["jobs cancel", "jobs retry", "jobs cancel"]
     assert all("@" in entry["who"] and entry["at"].endswith("Z") for entry in mine)

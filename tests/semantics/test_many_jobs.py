@@ -58,6 +58,7 @@ def test_a_batch_calls_back_when_all_are_over(house: House) -> None:
     house.wait_until(won.id, "completed")
     assert len(house.runs(done.id)) == len(house.runs(won.id)) == 1
     assert {job.batch_id for job in client.find_batch(batch.id).jobs()} == {batch.id}
+    assert len(house.cli_json("jobs", "list", "--batch", batch.id)) == 3
 
 
 def test_the_rest_of_a_batch_can_be_cancelled(house: House) -> None:
