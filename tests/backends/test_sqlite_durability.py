@@ -11,7 +11,7 @@ import pytest
 
 from pool.backends.contract import JobFilter
 from pool.backends.sqlite.backend import SqliteBackend
-from pool.errors import OutcomeUnknown
+from pool.errors import BackendUnavailable, OutcomeUnknown
 from pool.jobs.job import Outcome
 from pool.jobs.lifecycle import Status
 from tests.helpers.builders import ANYTHING, Hand, beat, died_working, new_job, put, some_pool
@@ -149,3 +149,26 @@ def test_a_sync_that_fails_says_that_the_outcome_is_unknown_and_of_what(
     again = store.enqueue([*jobs, replace(jobs[0])])
     assert [receipt.job_id for receipt in again] == [jobs[0].id, jobs[1].id, jobs[0].id]
     assert store.statistics().enqueued == 3
+
+
+def test_a_claim_whose_sync_failed_is_synced_before_it_is_given_again(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a job that may start at most once would start on a claim that a power cut undoes."""
+    store = SqliteBackend(path)
+    hand = Hand(store)
+    put(store, max_retries=0)
+    synced: list[int] = []
+
+    def broken(fd: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", broken)
+        for _ in range(2):
+            with pytest.raises(BackendUnavailable):
+                store.exchange(hand.lane, 1, want=ANYTHING)
+        patch.setattr(os, "fdatasync", synced.append)
+        claim = store.exchange(hand.lane, 1, want=ANYTHING).claim
+    assert claim is not None
+    assert synced

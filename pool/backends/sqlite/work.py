@@ -73,7 +73,10 @@ def _told(tx: Transaction, lane: LaneId, record: LaneRecord, want: Want | None) 
 
 
 def _again(tx: Transaction, lane: LaneId, record: LaneRecord, want: Want | None) -> Told:
-    """The lane repeats its last request: its reply was lost. A claim that has moved on is not handed out again."""
+    """The lane repeats its last request: its reply was lost. A claim that has moved on is not handed out again.
+
+    What was lost may have been a sync that failed: whatever is answered now must be on disk."""
+    tx.must_sync = True
     settled = _as_bool(record.settled)
     if want is not None and record.barred:
         return Told(Answer(settled), LaneBarred(str(lane)))
