@@ -10,6 +10,7 @@ Each caller is an httpx client with its token. The token of `shop` is `token-of-
 import contextlib
 import hashlib
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -148,6 +149,7 @@ class Api:
         if self.process is not None:
             self.process.kill()
             self.process.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def caller(self, name: str, **headers: str) -> httpx.Client:
         """A client with this person's token."""
