@@ -16,7 +16,7 @@ from typing import NamedTuple
 import hiredis
 import redis
 
-from tests.helpers.stores import together
+from tests.helpers.stores import in_child, together
 
 PAYLOAD = json.dumps({"fn": "jobs.noop", "args": [12345], "kw": {}, "meta": "x" * 60})
 KEYS = ("bare:pending", "bare:running", "bare:jobs")
@@ -42,8 +42,19 @@ class Speed(NamedTuple):
 
 
 def speed(processes: int, jobs: int, loop: Loop) -> Speed:
-    """From the first process that began to the last that ended."""
+    """From the first process that began to the last that ended. In a session of its own, as a pool is: Linux shares
+    its processors out among sessions first, and one that shares the server's would be served better."""
 
+    def in_own_session() -> Speed:
+        os.setsid()
+        return _speed(processes, jobs, loop)
+
+    found = in_child(in_own_session).result()
+    assert isinstance(found, Speed)
+    return found
+
+
+def _speed(processes: int, jobs: int, loop: Loop) -> Speed:
     def work(_: int) -> tuple[float, float, int, float]:
         began, cpu = time.monotonic(), time.process_time()
         done = loop()
