@@ -99,6 +99,14 @@ def _owner_was_away(seen: Evidence, line: Line) -> bool:
     )
 
 
+def robbed_owners_settle_nothing(seen: Evidence) -> Iterator[str]:
+    """Where an overlap is allowed, the word of the run that lost its claim was refused."""
+    for line in seen.notes:
+        job = seen.jobs.get(line["job"])
+        if line["what"] == "overlap" and job is not None and job.result == json.dumps(line["other"].get("run")):
+            yield f"job {job.id} has the result of run {line['other']}, which had lost its claim"
+
+
 def families_are_complete(seen: Evidence) -> Iterator[str]:
     """A completed parent has all its children once, any other has none."""
     children = Counter(job.parent_id for job in seen.jobs.values() if job.parent_id)
@@ -150,7 +158,7 @@ def no_run_unaccounted(seen: Evidence) -> Iterator[str]:
 
 RULES = (
     nothing_lost, batches_whole, all_over, completed_jobs_ended, failures_are_the_jobs_own, at_most_once,
-    unstarted_ones_not_failed, no_two_runs_at_once, families_are_complete, cancelled_jobs_rest,
+    unstarted_ones_not_failed, no_two_runs_at_once, robbed_owners_settle_nothing, families_are_complete, cancelled_jobs_rest,
     cancelled_only_by_a_person, delays_kept, one_settlement,
     no_run_unaccounted,
 )  # fmt: skip

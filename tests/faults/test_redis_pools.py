@@ -120,7 +120,7 @@ def test_the_password_is_nowhere_to_be_read(open_house: OpenHouse) -> None:
         right = house.config_file.read_text()
         for wrong in (right.replace(PASSWORD, f"wrong-{PASSWORD}"), right.replace(f":{server.port}", ":1")):
             house.config_file.write_text(wrong)
-            for words in (["queues"], ["enqueue", "tasks.quick"], ["--debug", "queues"]):
+            for words in (["queues"], ["--debug", "enqueue", "tasks.quick"]):
                 done = house.cli(*words, check=False)
                 said += [done.stdout, done.stderr]
             house.start(wait=False)
