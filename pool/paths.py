@@ -9,6 +9,8 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
+from pool.errors import ConfigError
+
 SOCKET_NAME = "jobpool.sock"
 DATABASE_NAME = "jobpool.db"
 ETC_FILE = "/etc/jobpool/config.toml"
@@ -51,9 +53,10 @@ def config_file(file: str | None = None, environ: Mapping[str, str] = os.environ
 def find_socket(file: str | None = None, environ: Mapping[str, str] = os.environ) -> Path:
     """The status socket of the pool that this command line means, found without validating anything.
 
-    A pool started by systemd is found from a login shell too, when no other was configured.
+    A pool started by systemd is found from a login shell too, when no other was configured. ConfigError for a named
+    file that cannot be read: the default socket may be that of another pool, and `stop` must not reach it.
     """
-    table = _pool_table(config_file(file, environ))
+    table = _pool_table(config_file(file, environ), named=file or environ.get("JOBPOOL_CONFIG"))
     runtime = environ.get("JOBPOOL_POOL__RUNTIME_DIR") or table.get("runtime_dir", "")
     state = environ.get("JOBPOOL_POOL__STATE_DIR") or table.get("state_dir", "")
     path = runtime_directory(str(runtime), environ, state=str(state)) / SOCKET_NAME
@@ -61,13 +64,15 @@ def find_socket(file: str | None = None, environ: Mapping[str, str] = os.environ
     return system if not runtime and not path.exists() and system.exists() else path
 
 
-def _pool_table(path: Path | None) -> dict[str, object]:
+def _pool_table(path: Path | None, *, named: str | None) -> dict[str, object]:
     """[pool] of a file, or nothing: `check` and `start` are there to complain, a probe is not."""
     if path is None:
         return {}
     try:
         text = path.read_text(errors="replace")
-    except OSError:
+    except OSError as error:
+        if named:
+            raise ConfigError(f"configuration file {path} cannot be read: {error.strerror}") from error
         return {}
     try:
         table = tomllib.loads(text).get("pool", {})

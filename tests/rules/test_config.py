@@ -163,6 +163,15 @@ def test_probes_find_the_same_socket_as_the_pool(here: Path) -> None:
         assert find_socket(None, environ) == socket_path(load_config(environ=environ).config, environ)
 
 
+def test_a_verb_for_a_named_file_that_is_missing_reaches_no_other_pool(here: Path) -> None:
+    for file, environ in (
+        ("typo.toml", {"HOME": str(here)}),
+        (None, {"HOME": str(here), "JOBPOOL_CONFIG": "typo.toml"}),
+    ):
+        with pytest.raises(ConfigError, match=r"typo\.toml cannot be read: No such file"):
+            find_socket(file, environ)
+
+
 # ---------------------------------------------------------------- secrets
 
 
