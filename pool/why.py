@@ -133,7 +133,7 @@ def _misfit(job: Job, around: Around) -> Iterator[str]:
     if types and PublishedTypes({"types": known} for known in types).get(job.type) is None:
         yield f"No running pool knows its type {job.type}: deploy the code that has it, or add its module to [app] modules."
     if job.misfits:
-        yield f"{job.misfits} workers handed it back because they do not know its type or payload: deploy their code."
+        yield f"It was handed back {job.misfits} times by workers that do not know its type or payload: deploy their code."
 
 
 def _expiry(job: Job, now: float) -> Iterator[str]:

@@ -76,6 +76,8 @@ def health(arguments: Arguments) -> int:
 def _health_words(code: int, document: dict[str, Any]) -> str:
     reasons = "; ".join(map(str, document.get("reasons", ())))
     state = document.get("state") or ("ok" if code == 200 else "not ok")
+    if code != 200 and state == "ready":  # the pool is, its store is not
+        state = "not ready"
     return f"{state}: {reasons}" if reasons else str(state)
 
 

@@ -8,6 +8,7 @@ from pool import logs
 from pool.cli.output import say, say_json
 from pool.cli.store import AsJson, BackendUrl, ConfigFile, load
 from pool.config import Loaded
+from pool.logs import log
 from pool.supervisor.planned import Plan, Reread
 
 Workers = Annotated[
@@ -43,6 +44,8 @@ def start(
     loaded = read()
     refuse_unusable_store(loaded)
     _configure_logs(loaded)
+    if not (loaded.config.app.modules or loaded.config.commands):
+        log.warning("this pool has no jobs to run: name your module with --app, or in [app] modules")
     options = Options(burst=burst, watch=watch)
     plan = make_plan(loaded, options=options)
     return supervise(plan, _with_logs(make_reread(loaded, read, options=options), latest))

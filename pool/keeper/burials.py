@@ -120,7 +120,7 @@ def settle_or_report(burials: Burials) -> bool:
     try:
         burials.settle()
     except BackendUnavailable as error:
-        log.warning("departures must wait", error=str(error))
+        log.limited("departures", "departures must wait", error=str(error))
         return False
     return True
 

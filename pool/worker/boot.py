@@ -74,4 +74,6 @@ def _where_it_was_looked_for(error: BaseException, name: str, folder: str) -> st
     """A hint for who started the pool in the wrong folder. The last line is the one that `status` shows."""
     if not isinstance(error, ModuleNotFoundError) or error.name not in (name, name.partition(".")[0]):
         return ""
+    if name.endswith(".py"):
+        return f"{name} is a file: name the module, as in `import {name.removesuffix('.py').replace('/', '.')}`"
     return f"{error.name}.py is not in {folder}: start the pool in its folder, or set [app] path"

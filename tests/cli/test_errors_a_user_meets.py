@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.helpers.house import House
+from tests.helpers.until import until
 
 OpenHouse = Callable[..., House]
 
@@ -81,6 +82,30 @@ def test_a_module_that_is_not_there_is_named(open_house: OpenHouse) -> None:
     assert "app module 'taskz' cannot be imported" in done.stderr
     assert "taskz.py is not in /" in done.stderr
     assert "[app] path" in done.stderr
+
+
+def test_a_file_given_for_a_module_is_answered_with_the_modules_name(open_house: OpenHouse) -> None:
+    done = open_house(start=False).cli("check", "--app", "tasks.py", check=False)
+    assert done.returncode == 78
+    assert "name the module, as in `import tasks`" in done.stderr
+
+
+def test_a_pool_without_jobs_says_how_to_name_them(open_house: OpenHouse) -> None:
+    house = open_house(start=False)
+    house.config_file.write_text(house.config_file.read_text().replace('["tasks"]', "[]"))
+    house.start()
+    assert "name your module with --app" in house.log_text()
+
+
+def test_a_ready_pool_whose_store_is_away_does_not_call_itself_ready(open_house: OpenHouse) -> None:
+    house = open_house(backend="redis://127.0.0.1:1/0", workers=1, wait=False)
+    asked = until(
+        lambda: (
+            (done := house.cli("health", "--ready", check=False)).stdout.startswith("not ready: the backend") and done
+        ),
+        "a pool that is up while its store is away",
+    )
+    assert asked.returncode == 1
 
 
 @pytest.mark.parametrize("words", [("status",), ("health",), ("scale", "3"), ("stop",), ("reload",), ("stack", "1")])

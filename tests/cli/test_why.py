@@ -35,7 +35,7 @@ def pool_serving(*queues: str, age_s: float = 1.0, lost: bool = False) -> PoolSt
         ({}, {}, [pool_serving("other")], "No running pool serves its queue mail"),
         ({}, {"paused": True}, [pool_serving("*")], "Its queue mail is paused: jobpool resume mail"),
         ({}, {"pending": 7}, [pool_serving("mail")], "It waits for a free worker; 7 jobs wait in mail"),
-        ({"misfits": 2}, {}, [pool_serving("*")], "2 workers handed it back"),
+        ({"misfits": 2}, {}, [pool_serving("*")], "It was handed back 2 times"),
         ({"status": Status.SCHEDULED, "run_at": NOW + 600}, {}, [], "It is due in 10 m 0 s"),
         (
             {"status": Status.SCHEDULED, "run_at": NOW - 600},
