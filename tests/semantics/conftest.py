@@ -15,6 +15,9 @@ name = "async"
 queues = ["async"]
 count = 1
 concurrency = 4
+[restart]
+first_delay = 0.05
+max_delay = 0.2
 [jobs]
 ageing = "10m"
 [[queues]]
