@@ -1,5 +1,6 @@
 """Our memory cgroup as the kernel shows it, version 2 or 1: its limits up to the root, its use, its out-of-memory kills."""
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,10 +46,6 @@ class Cgroup:
             return None
         return max(0, int(text) - number_in(self.folder / "memory.stat", self.kind.reclaimable))
 
-    def oom_kills(self) -> int:
-        """How often the kernel killed in here for want of memory; it only rises."""
-        return number_in(self.folder / self.kind.events, "oom_kill")
-
 
 def own_cgroups() -> list[Cgroup]:
     """The one we are in, then each above it; empty where there is no memory controller."""
@@ -60,6 +57,20 @@ def own_cgroups() -> list[Cgroup]:
         if line.startswith("0::"):
             return list(_chain(ROOT / "sys/fs/cgroup", line[3:], V2))
     return []
+
+
+def open_events(group: Cgroup) -> int:
+    """A descriptor of the file that counts kills for want of memory; -1 where there is none."""
+    try:
+        return os.open(group.folder / group.kind.events, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return -1
+
+
+def oom_kills(events: bytes) -> int:
+    """How often the kernel killed in there for want of memory; it only rises."""
+    rest = events.rpartition(b"oom_kill ")[2]
+    return int(rest.split()[0]) if rest and rest.split()[0].isdigit() else 0
 
 
 def number_in(file: Path, name: str) -> int:

@@ -72,8 +72,9 @@ class Inspection:
         if child.role != Role.WORKER or now - self._measured_at.get(child.pid, 0.0) < rule.check_seconds:
             return
         self._measured_at[child.pid] = now
-        child.shared_bytes = shared_bytes(child.pid, process, child.shared_bytes)
-        child.memory_bytes = size_of(child.pid, process, rule, child.shared_bytes)
+        rss = rss_bytes(child.pid)
+        child.shared_bytes = shared_bytes(rss, process, child.shared_bytes)
+        child.memory_bytes = size_of(rss, process, rule, child.shared_bytes)
         self._learn_fresh_size(child, process, lanes)
         if ceiling_below_fresh(child.fresh_bytes, rule):
             return

@@ -35,18 +35,18 @@ def rss_bytes(pid: int) -> int:
         os.close(fd)
 
 
-def size_of(pid: int, process: Process, rule: MemoryRule, shared: int) -> int:
+def size_of(rss: int, process: Process, rule: MemoryRule, shared: int) -> int:
     """Bytes in the rule's metric, 0 = unknown; pss and uss are rss less the `shared` bytes that do not count in them."""
     if rule.metric == "rss":
-        return rss_bytes(pid)
-    return max(0, rss_bytes(pid) - shared) if process.rss_bytes else 0
+        return rss
+    return max(0, rss - shared) if process.rss_bytes else 0
 
 
-def shared_bytes(pid: int, process: Process, known: int) -> int:
+def shared_bytes(rss: int, process: Process, known: int) -> int:
     """What rss has more than the worker's own figure; never more than known before, so that growth is seen, not excused."""
     if not process.rss_bytes:
         return known
-    more = max(0, rss_bytes(pid) - process.rss_bytes)
+    more = max(0, rss - process.rss_bytes)
     return more if known < 0 else min(known, more)
 
 

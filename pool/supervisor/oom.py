@@ -1,5 +1,7 @@
 """Whether the kernel killed for want of memory: said only when the cgroup's own counter rose, never guessed."""
 
+import os
+
 from pool.clock import monotonic_now
 from pool.supervisor import cgroup
 
@@ -11,7 +13,8 @@ class OomCounter:
     """The counter of our cgroup; without one, nothing is ever blamed on memory. Each kill explains one death."""
 
     def __init__(self) -> None:
-        self._group = next(iter(cgroup.own_cgroups()), None)
+        groups = cgroup.own_cgroups()
+        self._fd = cgroup.open_events(groups[0]) if groups else -1  # kept open: it is read each second
         self._last = self._read()
         self._unexplained, self._seen_at = 0, 0.0
 
@@ -32,4 +35,9 @@ class OomCounter:
         return True
 
     def _read(self) -> int:
-        return self._group.oom_kills() if self._group is not None else 0
+        if self._fd < 0:
+            return 0
+        try:
+            return cgroup.oom_kills(os.pread(self._fd, 4096, 0))
+        except OSError:  # the cgroup is gone
+            return 0

@@ -206,7 +206,7 @@ def test_an_orphan_of_a_living_worker_is_left_alone_and_reaped_in_the_end(stage:
 
 def test_restarts_cost_no_descriptor_and_leave_no_zombie(stage: Stage) -> None:
     """A quick version; the long one makes a thousand."""
-    restart_many_times(stage, 40)
+    restart_many_times(stage, 100)
 
 
 @pytest.mark.full
