@@ -121,6 +121,36 @@ def start_a_sleeper() -> None:
     house.wait_for(lambda: sleepers_of(victim.pid) == 0, "no sleeper left")
 
 
+def test_what_a_job_forked_ends_with_its_worker(open_house: OpenHouse) -> None:
+    """A mere fork bears no mark of its worker: only the process group tells whose it is, as long as the zombie pins it."""
+    app = """
+import os, time
+import pool
+from ledger import noted
+
+@pool.job
+@noted
+def fork_a_child() -> None:
+    if os.fork() == 0:
+        time.sleep(301)
+    time.sleep(60)
+"""
+    house = open_house(workers=2, app=app, settings=QUICK_RESTARTS)
+    job = house.enqueue("tasks.fork_a_child", max_retries=0)
+    victim = house.wait_for_worker_of(job)
+    house.wait_for(lambda: members_of(victim.pid) == 2, "the forked child")
+
+    house.kill(victim.pid)
+
+    house.wait_until(job, "failed")
+    assert members_of(victim.pid) == 0
+
+
+def members_of(group: int) -> int:
+    found = subprocess.run(["pgrep", "-g", str(group)], capture_output=True, text=True, check=False)
+    return len(found.stdout.split())
+
+
 def sleepers_of(group: int) -> int:
     found = subprocess.run(["pgrep", "-g", str(group), "sleep"], capture_output=True, text=True, check=False)
     return len(found.stdout.split())
