@@ -105,8 +105,7 @@ class Selection:
         oldest = now - _age(self.newer_than, "--newer-than") if self.newer_than else 0.0
         newest = now - _age(self.older_than, "--older-than") if self.older_than else float("inf")
         return lambda job: (
-            oldest <= (job.finished_at or job.created_at) <= newest
-            and self.group in (None, fingerprint_of(job))
+            oldest <= (job.finished_at or job.created_at) <= newest and self.group in (None, fingerprint_of(job))
         )
 
 
