@@ -157,12 +157,12 @@ def restart(arguments: Arguments) -> int:
 
 def stop(arguments: Arguments) -> int:
     """Ask, then with --wait (or --now) stay until the socket is gone."""
-    from pool.cli.stopping import wait_until_gone
+    from pool.cli.stopping import wait_until_gone, watch_supervisor
 
-    pid = ask(arguments, "GET", "/status")[1].get("pool", {}).get("pid")
+    watched = watch_supervisor(socket_of(arguments)) if arguments.wait or arguments.now else None
     code = order(arguments, "stop", "stopping: running jobs finish first", now=arguments.now)
     if code == OK and (arguments.wait or arguments.now):
-        wait_until_gone(socket_of(arguments), pid)
+        wait_until_gone(socket_of(arguments), watched)
         remark("stopped")
     return code
 
