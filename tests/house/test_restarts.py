@@ -133,7 +133,7 @@ def test_kills_in_every_state_leave_no_zombie_and_no_descriptor(open_house: Open
             house.release(f"g{n}")
         else:
             house.kill(house.workers()[0].pid)
-        house.wait_for(lambda: len(house.worker_pids()) == 2, "both again")
+        house.wait_for(lambda: [worker.state for worker in house.workers()] == ["idle", "idle"], "both again")
 
     house.wait_for(lambda: not zombies_of(house.pid), "no zombie")
     house.wait_for(lambda: open_descriptors(house.pid) <= before + 2, "no descriptor more")
