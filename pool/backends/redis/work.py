@@ -36,6 +36,7 @@ _COMPLETED = (  # job id, claim, outcome, reason, delay, misfit, started_at, fra
     b"$%d\r\n%b\r\n$%d\r\n%b\r\n$0\r\n\r\n"
 )
 _SETTLED = (None, True, False)
+_NO_WANT_YET = object()  # None is a want too
 
 
 class RedisWork(RedisIntake):
@@ -47,7 +48,7 @@ class RedisWork(RedisIntake):
         self._wants: dict[Want | None, bytes] = {}
         self._lane: LaneId | None = None  # who asked last, and its piece: mostly the same as before
         self._lane_bytes = self._want_bytes = b""
-        self._want: object = self  # no want yet; None is one
+        self._want: object = _NO_WANT_YET
         self._pid = 0
         self._heard: dict[bytes, tuple[int, float]] = {}  # class -> connection, when it was made known there
 
@@ -102,7 +103,7 @@ class RedisWork(RedisIntake):
     def _forget_pieces(self) -> None:
         """After a fork: the mark in them is the parent's."""
         self._wants.clear()
-        self._want = self
+        self._want = _NO_WANT_YET
         self._pid = os.getpid()
 
     def _is_claim_on_disk(self, lane: LaneId) -> bool:
