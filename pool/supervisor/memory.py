@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pool.board.record import Process
 from pool.seat import ChildSpec, MemoryMetric, MemoryRule
+from pool.supervisor import budget
 from pool.supervisor.children import Children
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -84,6 +85,19 @@ def ceiling_of(spec: ChildSpec) -> int:
 def promised_bytes(children: Children) -> int:
     """What all wanted workers need when each is at its ceiling."""
     return sum(group.wanted * ceiling_of(group.spec) for group in children.groups.values())
+
+
+def memory_document(children: Children) -> dict[str, object]:
+    """For /status. `used_bytes`: all our processes by their groups' metrics (rss counts shared pages once per process)."""
+    allowed = budget.allowance()
+    sizes = [child.memory_bytes or rss_bytes(child.pid) for child in children.living()]
+    return {
+        "used_bytes": sum(sizes) + rss_bytes(os.getpid()),
+        "ceilings_bytes": promised_bytes(children),
+        "limit_bytes": allowed and allowed.limit_bytes,
+        "limit_by": allowed and allowed.by,
+        "left_bytes": allowed and allowed.left_bytes,
+    }
 
 
 def ceiling_below_fresh(fresh: int, rule: MemoryRule) -> str:

@@ -11,10 +11,9 @@ from pool.board.board import Board
 from pool.board.record import Exit, Lane, Phase, Role, State
 from pool.clock import as_rfc3339
 from pool.seat import ChildSpec
-from pool.supervisor import budget
 from pool.supervisor.children import Child, Group, LastExit, Slot, Stage
 from pool.supervisor.control import Controlled
-from pool.supervisor.memory import promised_bytes, rss_bytes
+from pool.supervisor.memory import memory_document
 
 Document = dict[str, Any]
 NEWS_IS_STALE_S = 15.0  # the keeper posts every second, and is replaced before this
@@ -36,7 +35,7 @@ def status_document(pool: Controlled, now: Moment) -> Document:
     news = read_bulletin(pool.board)
     return {
         "pool": _pool(pool, now),
-        "memory": _memory(pool),
+        "memory": memory_document(pool.children),
         "groups": [_group(pool, group) for group in pool.children.groups.values() if group.spec.role == Role.WORKER],
         "workers": _processes(pool, Role.WORKER, now),
         "keeper": _single(pool, Role.KEEPER, now),
@@ -100,19 +99,6 @@ def own_version() -> str:
         return version("jobpool")
     except PackageNotFoundError:
         return "unknown"
-
-
-def _memory(pool: Controlled) -> Document:
-    """`used_bytes`: all processes of the pool by their groups' metrics (rss counts shared pages once per process)."""
-    allowed = budget.allowance()
-    living = list(pool.children.living())
-    return {
-        "used_bytes": sum(child.memory_bytes or rss_bytes(child.pid) for child in living) + rss_bytes(os.getpid()),
-        "ceilings_bytes": promised_bytes(pool.children),
-        "limit_bytes": allowed and allowed.limit_bytes,
-        "limit_by": allowed and allowed.by,
-        "left_bytes": allowed and allowed.left_bytes,
-    }
 
 
 def _group(pool: Controlled, group: Group) -> Document:
