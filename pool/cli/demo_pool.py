@@ -1,5 +1,6 @@
 """A real pool for the demo: `jobpool start` in a process of its own, everything of it in a temporary directory."""
 
+import ctypes
 import os
 import shutil
 import signal
@@ -7,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from pool.cli import control
@@ -17,6 +19,8 @@ READY_WITHIN_S = 60.0
 STOP_WITHIN_S = 45.0
 POLL_S = 0.05
 LOG_TAIL_LINES = 20
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None)
 
 
 class PoolFailed(WorldError):
@@ -35,6 +39,7 @@ class DemoPool:
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> "DemoPool":
+        end_by_signal_in_order()
         try:
             self._start()
             self._wait_until_ready()
@@ -88,6 +93,7 @@ class DemoPool:
                 stdout=log,
                 stderr=log,
                 env=clean,
+                preexec_fn=_stop_with_the_demo,
             )
 
     def _wait_until_ready(self) -> None:
@@ -109,6 +115,24 @@ class DemoPool:
             self.stop()
         finally:
             shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def end_by_signal_in_order() -> None:
+    """A demo that is told to end, or whose terminal is closed, takes its pool along; its exit code names the signal."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, _leave)
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    for each in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(each, signal.SIG_IGN)  # the end takes a moment, and must not be cut short
+    raise SystemExit(128 + number)
+
+
+def _stop_with_the_demo() -> None:
+    """In the child: SIGTERM when the demo is killed, for then nobody would ever stop its pool."""
+    _libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
 
 
 def pause(seconds: float) -> None:

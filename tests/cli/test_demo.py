@@ -2,6 +2,8 @@
 
 import dataclasses
 import os
+import shutil
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -12,6 +14,7 @@ import pytest
 from pool.cli.demo_files import find_files
 from pool.cli.demo_story import Account
 from pool.cli.demo_view import summary_lines
+from tests.helpers.until import until
 
 
 @pytest.fixture
@@ -42,6 +45,24 @@ def test_the_demo_kills_a_worker_and_accounts_for_every_job(library: Path) -> No
     assert "jobs per second" in said
     left = {name for name in set(os.listdir("/tmp")) - before if name.startswith("jobpool-demo-")}
     assert not [name for name in left if (Path("/tmp") / name / "demo.db").exists() and _is_ours(name, library)]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGKILL], ids=lambda n: n.name)
+def test_a_demo_that_is_ended_leaves_no_pool_behind(library: Path, number: signal.Signals) -> None:
+    command = [sys.executable, "-u", "-m", "pool", "demo", "--path", str(library)]
+    demo = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    assert demo.stdout is not None
+    said = next(line for line in demo.stdout if "everything of it in" in line)
+    folder = Path(said.split()[-1])
+    supervisor = int((folder / "run" / "jobpool.lock").read_text())
+
+    demo.send_signal(number)
+
+    demo.communicate(timeout=60)
+    assert demo.returncode == {signal.SIGKILL: -number}.get(number, 128 + number)
+    until(lambda: not Path(f"/proc/{supervisor}").exists(), "the end of the pool")
+    assert number == signal.SIGKILL or not folder.exists()
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _is_ours(name: str, library: Path) -> bool:
