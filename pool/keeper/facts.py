@@ -23,17 +23,7 @@ class Facts:
     def __init__(self, config: Config, board: Board) -> None:
         self._board = board
         self._types_path = Path(configuration.runtime_dir(config)) / TYPES_FILE
-        self._declared = {
-            entry.name: {
-                "queue": entry.queue,
-                "max_retries": entry.max_retries,
-                "schema": entry.payload_schema,
-                "redact": entry.redact,
-                "limit": entry.limit,
-                "max_running": entry.max_running,
-            }
-            for entry in config.types
-        }
+        self._declared = declared_types(config)
         self._types: dict[str, Any] = self._declared
         self._types_mtime_ns = 0
         groups = [("workers", config.workers), *((group.name, group) for group in config.groups)]
@@ -76,3 +66,18 @@ class Facts:
             return self._types_path.stat().st_mtime_ns != self._types_mtime_ns
         except OSError:
             return False
+
+
+def declared_types(config: Config) -> dict[str, Any]:
+    """What the configuration itself says of types without a Python function."""
+    return {
+        entry.name: {
+            "queue": entry.queue,
+            "max_retries": entry.max_retries,
+            "schema": entry.payload_schema,
+            "redact": entry.redact,
+            "limit": entry.limit,
+            "max_running": entry.max_running,
+        }
+        for entry in config.types
+    }

@@ -70,7 +70,7 @@ class Keeper:
         self._beat_idle_every = min(BEAT_IDLE_EVERY_S, lease / 6)
         self.renewal = Chore("renew leases", beat_every, self.renew)
         self.burial = Chore("settle departures", 1.0, self.settle_departures)
-        timetable = Timetable(config, backend, self.facts)
+        timetable = Timetable(config, backend, self.facts.known_types)
         self.bulletin = BulletinWriter(seat.board, backend, config)
         self.chores = [
             Chore("replay the spool", 1.0, self.replay_once),

@@ -2,6 +2,7 @@
 
 import json
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,11 +12,12 @@ from pool.jobs.checks import Options, Terms, new_job, payload_text
 from pool.jobs.job import NewJob
 from pool.jobs.published import PublishedTypes
 from pool.jobs.schedule import Firing, Timing, due, next_tick, timing_from
-from pool.keeper.facts import Facts
 from pool.logs import log
 from pool.settings import Config, ScheduleSection
 
 LONGEST_SLEEP_S = 1.0
+
+KnownTypes = Callable[[], dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +30,10 @@ class Entry:
 
 
 class Timetable:
-    """All entries of this pool. The store's wall clock decides what is due; the store remembers the last tick."""
+    """All entries of this configuration. The store's wall clock decides what is due; the store remembers the last tick."""
 
-    def __init__(self, config: Config, backend: Backend, facts: Facts) -> None:
-        self._backend, self._facts = backend, facts
+    def __init__(self, config: Config, backend: Backend, known_types: KnownTypes) -> None:
+        self._backend, self._known_types = backend, known_types
         self._defaults = Terms(max_retries=config.jobs.max_retries, max_kills=config.jobs.max_kills)
         self._max_payload = config.jobs.max_payload
         self._entries = [read_entry(settings) for settings in config.schedule]
@@ -75,7 +77,7 @@ class Timetable:
             priority=settings.priority,
             delay=random.uniform(0, settings.jitter) if settings.jitter else None,
         )
-        published = PublishedTypes([{"types": self._facts.known_types()}]).get(settings.type)
+        published = PublishedTypes([{"types": self._known_types()}]).get(settings.type)
         try:
             if published is not None:
                 options["unique_key"] = published.unique_key_of(settings.payload)
@@ -93,7 +95,7 @@ class Timetable:
 
     def _terms(self, type_name: str) -> Terms:
         """What the workers published of this type; the defaults of [jobs] until they have."""
-        known: dict[str, Any] = self._facts.known_types().get(type_name, {})
+        known: dict[str, Any] = self._known_types().get(type_name, {})
         return Terms(
             queue=known.get("queue", self._defaults.queue),
             priority=known.get("priority", self._defaults.priority),

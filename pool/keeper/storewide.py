@@ -4,10 +4,13 @@ The keeper of a pool does them among its own; `jobpool serve` without a pool doe
 """
 
 import threading
+from typing import Any
 
 from pool.backends.contract import Backend
 from pool.clock import monotonic_now
 from pool.keeper.chores import RETRY_S, Chore
+from pool.keeper.facts import declared_types
+from pool.keeper.schedule import Timetable
 from pool.logs import log
 from pool.settings import Config, RetentionSection
 
@@ -52,11 +55,13 @@ def recovery_period(lease: float) -> float:
 
 
 def run_chores(config: Config, backend: Backend, stop: threading.Event) -> None:
-    """Do them in turn until told to stop."""
+    """Do them in turn until told to stop; fire the schedule too, for nobody else may be there to do it."""
+    timetable = Timetable(config, backend, lambda: _types_of_pools(config, backend))
     chores = [
         Chore("apply queue settings", RETRY_S, lambda now: apply_queue_settings(config, backend)),
         Chore("promote due jobs", 1.0, lambda now: promote(backend)),
         Chore("recover lost holders", recovery_period(config.backend.lease), lambda now: recover_expired(backend)),
+        Chore("fire the schedule", 1.0, timetable.fire),
         Chore("forget old records", 60.0, lambda now: forget(backend, config.retention)),
     ]
     while not stop.is_set():
@@ -66,3 +71,11 @@ def run_chores(config: Config, backend: Backend, stop: threading.Event) -> None:
         next_due = min(chore.due_at for chore in chores) - monotonic_now()
         stop.wait(max(0.05, min(LONGEST_SLEEP_S, next_due)))
     backend.close()
+
+
+def _types_of_pools(config: Config, backend: Backend) -> dict[str, Any]:
+    """What pools have published of their types, and what this configuration declares."""
+    types = declared_types(config)
+    for pool in backend.pools():
+        types.update(pool.facts.get("types", {}))
+    return types
