@@ -39,7 +39,8 @@ class Cell(Generic[T]):
         for _ in range(REREADS):
             turn = self._turns[self._turn_at]
             start = self._copies[turn & 1]
-            raw = bytes(self._view[start : start + self._layout.size])  # one copy is quicker than unpacking: less to race
+            # one copy is quicker than unpacking: less to race
+            raw = bytes(self._view[start : start + self._layout.size])
             if self._turns[self._turn_at] == turn:
                 break
         return self._make(*self._layout.unpack(raw))

@@ -58,7 +58,11 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def sources() -> set[str]:
     """Every file below pool/ that is not made by running it."""
     listed = subprocess.run(
-        ["git", "-c", "safe.directory=*", "ls-files", "-co", "--exclude-standard", "pool"], cwd=ROOT, capture_output=True, text=True, check=True
+        ["git", "-c", "safe.directory=*", "ls-files", "-co", "--exclude-standard", "pool"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return {name for name in listed.stdout.splitlines() if (ROOT / name).is_file()}
 

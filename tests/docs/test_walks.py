@@ -131,7 +131,11 @@ def test_a_fresh_clone_goes_from_nothing_to_the_demo_and_a_first_own_pool(desk: 
 def copy_of_the_sources(target: Path) -> Path:
     """What `git clone` would give, with what is not committed yet."""
     listed = subprocess.run(
-        ["git", "-c", "safe.directory=*", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True
+        ["git", "-c", "safe.directory=*", "ls-files", "-co", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     for name in listed.stdout.splitlines():
         if (ROOT / name).is_file():
