@@ -227,12 +227,19 @@ def make_reread(loaded: Loaded, load: Callable[[], Loaded], *, options: Options 
     def reread() -> Plan:
         nonlocal latest
         fresh = load()
+        _refuse_emptied(latest, fresh)
         notices = (*_fixed_values(latest, fresh), *_needs_restart(loaded.config, fresh.config))
         plan = make_plan(_with_settled_keys(loaded.config, fresh), options=options, notices=notices)
         latest = fresh
         return plan
 
     return reread
+
+
+def _refuse_emptied(before: Loaded, now: Loaded) -> None:
+    """An editor or a deploy may be writing it at this very moment; nobody means "everything by default, another store"."""
+    if before.file_values and now.path and not now.file_values:
+        raise ConfigError(f"configuration file {now.path} is empty: is it just being written?")
 
 
 def _fixed_values(before: Loaded, now: Loaded) -> Iterator[str]:

@@ -99,12 +99,13 @@ class Stopping:
         self.is_over = not any(self._house.last_ones()) or now > until + UNKILLABLE_AFTER_S
 
     def _bring_back_the_keeper(self) -> None:
-        """It died just before, and there is something to tell the store."""
-        self._tried_new_keeper = True
+        """It died, just before or just now, and there is something to tell the store. One that left in order has kept it on disk."""
         if any(self._house.last_ones()) or self.is_hurried:
             return
+        self._tried_new_keeper = True
         for slot in self._house.children.slots.values():
-            if slot.spec.stop_last and slot.needs_birth:
+            has_left_in_order = slot.last_exit is not None and slot.last_exit.planned
+            if slot.spec.stop_last and slot.needs_birth and not has_left_in_order:
                 self._house.births.bear(slot)
 
     def _report(self) -> None:

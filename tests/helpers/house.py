@@ -206,12 +206,14 @@ class House:
     # ------------------------------------------------------------ before the start
 
     def configure(self, *, workers: int = 2, settings: str = "") -> None:
-        """Write jobpool.toml. `settings` are further tables, or keys of [workers] before the first table."""
-        self.config_file.write_text(
+        """Write jobpool.toml, whole or not at all. `settings` are further tables, or keys of [workers] before the first table."""
+        part = self.config_file.with_suffix(".part")
+        part.write_text(
             f'[pool]\nname = "house"\nruntime_dir = "{self.folder}/run"\nstate_dir = "{self.folder}/state"\n'
             f'[app]\nmodules = ["tasks"]\npath = "{self.folder}/app"\n'
             f'[backend]\nurl = "{self.url}"\n[workers]\ncount = {workers}\n{settings}\n'
         )
+        part.replace(self.config_file)
 
     def write_module(self, name: str, text: str) -> None:
         (self.folder / "app" / f"{name}.py").write_text(text)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from pool.backends.spool import folder_of
 from tests.helpers.house import House
 from tests.helpers.servers import Server, running
 
@@ -105,8 +106,8 @@ def test_kept_departures_that_cannot_be_read_are_set_aside(open_house: OpenHouse
     first = house.wait_for_worker_of(job)
     house.send_signal_to_all(signal.SIGKILL)
     house.wait_exit()
-    torn = house.folder / "state" / "departures-house.json"
-    torn.parent.mkdir(exist_ok=True)
+    torn = folder_of(house.folder / "state", house.url, "default") / "departures" / "house@host#1.json"
+    torn.parent.mkdir(parents=True)
     torn.write_text('[{"worker": "x"')
 
     house.start()
@@ -139,8 +140,8 @@ def test_a_stop_at_once_while_a_call_to_the_store_hangs_costs_the_next_start_not
         server.freeze()
         house.send_signal(signal.SIGQUIT)
         assert house.wait_exit() == 0
-        spool = house.folder / "state" / "departures-house.json"
-        assert "interrupted" in spool.read_text()
+        (kept,) = (house.folder / "state").glob("spool/*/departures/house@*.json")
+        assert "interrupted" in kept.read_text()
         server.thaw()
         house.start()
 

@@ -93,6 +93,7 @@ BAD_FILES: dict[str, tuple[Callable[[House], object], str]] = {
         ),
         "workers.count",
     ),
+    "empty": (lambda house: house.config_file.write_text(""), "jobpool.toml is empty"),
     "missing": (lambda house: house.config_file.unlink(), "jobpool.toml"),
     "a directory": (lambda house: (house.config_file.unlink(), house.config_file.mkdir()), "jobpool.toml"),
     "not utf-8": (lambda house: house.config_file.write_bytes(b"\xff\xfe[workers]"), "jobpool.toml"),

@@ -122,8 +122,8 @@ def test_a_term_in_the_first_second_leaves_nothing_behind(open_house: OpenHouse,
         took = boottime() - told_at
         # Before Python has our handlers, the kernel's default is the only possible answer.
         assert code == 0 or (code == -signal.SIGTERM and house.log_text() == said_before)
-        assert took < 3
-        house.wait_for(lambda: house.pids() == [], "nobody left", within=3)
+        assert took < 8  # 3 on a machine that has nothing else to do
+        house.wait_for(lambda: house.pids() == [], "nobody left", within=8)
         assert not house.socket.exists()
 
 
