@@ -1,9 +1,12 @@
 """Results that could not be handed in before the end: kept in the state directory, settled at the next start, fenced.
 
+A folder for each store: what was meant for one must not be offered to another, which would refuse it for good.
+
 Each is a file of its own, written whole or not at all. Replaying is harmless however often and by whomever: the
 request number makes it one step, the claim number refuses it when the job has moved on.
 """
 
+import hashlib
 import json
 import os
 from collections.abc import Iterator
@@ -12,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pool.backends.contract import Work
+from pool.backends.opening import mask_url
 from pool.errors import BackendUnavailable, JobpoolError
 from pool.identity import LaneId, parse_lane
 from pool.jobs.job import Cause, NewJob, Outcome, Settlement
@@ -19,6 +23,12 @@ from pool.jobs.lifecycle import Reason
 from pool.logs import log
 
 FOLDER = "spool"
+
+
+def folder_of(state_dir: Path, store_url: str, namespace: str) -> Path:
+    """Where results for this store are kept. A new password in the URL leads to the same place."""
+    name = f"{mask_url(store_url)} {namespace}"
+    return state_dir / FOLDER / hashlib.sha256(name.encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +40,8 @@ class Kept:
     settlement: Settlement
 
 
-def keep(state_dir: Path, lane: LaneId, request: int, settlement: Settlement) -> Path:
+def keep(folder: Path, lane: LaneId, request: int, settlement: Settlement) -> Path:
     """Write it durably; OSError when the disk refuses."""
-    folder = state_dir / FOLDER
     folder.mkdir(mode=0o750, parents=True, exist_ok=True)
     path = folder / f"{settlement.job_id}.{settlement.claim}.json"
     scratch = path.with_suffix(f".{os.getpid()}.part")
@@ -45,10 +54,10 @@ def keep(state_dir: Path, lane: LaneId, request: int, settlement: Settlement) ->
     return path
 
 
-def replay(store: Work, state_dir: Path) -> int:
+def replay(store: Work, folder: Path) -> int:
     """Hand in everything kept; BackendUnavailable leaves the rest for later. How many were accepted."""
     accepted = 0
-    for path in _kept_files(state_dir):
+    for path in _kept_files(folder):
         kept = _read(path)
         if kept is not None:
             accepted += _hand_in(store, kept)
@@ -68,9 +77,9 @@ def _hand_in(store: Work, kept: Kept) -> bool:
     return bool(settled)
 
 
-def _kept_files(state_dir: Path) -> Iterator[Path]:
+def _kept_files(folder: Path) -> Iterator[Path]:
     try:
-        yield from sorted((state_dir / FOLDER).glob("*.json"))
+        yield from sorted(folder.glob("*.json"))
     except OSError:
         return
 

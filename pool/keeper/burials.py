@@ -30,7 +30,8 @@ class Burials:
 
     backend: Backend
     crew: Crew
-    spool: Path
+    spool: Path  # of this store: kept results, and below it kept departures
+    pool: str
     parent_is_gone: bool = False
     _has_spooled: bool = False
     _is_spooling: bool = False
@@ -45,7 +46,7 @@ class Burials:
             self._recover(departure)
             self._mark_done(record)
         if waiting and self._has_spooled:
-            self.spool.unlink(missing_ok=True)
+            self._own_file.unlink(missing_ok=True)
             self._has_spooled = False
         return len(waiting)
 
@@ -72,7 +73,7 @@ class Burials:
         try:
             departures = [departure for _, departure in self.waiting()]
             if departures:
-                _write_durably(self.spool, json.dumps([_as_dict(one) for one in departures]))
+                _write_durably(self._own_file, json.dumps([_as_dict(one) for one in departures]))
                 self._has_spooled = True
             return len(departures)
         finally:
@@ -81,20 +82,26 @@ class Burials:
     def replay_spool(self) -> None:
         """Tell the store what the last life of this pool could not; a file that is not ours is set aside."""
         self._hand_in_kept_results()
-        if self.spool.exists():
-            for departure in self._read_spool():
+        for file in sorted(self._own_file.parent.glob("*.json")):
+            for departure in self._read(file):
                 self._recover(departure)
-            self.spool.unlink(missing_ok=True)
+            file.unlink(missing_ok=True)
 
     def _hand_in_kept_results(self) -> None:
-        replay(self.backend, self.spool.parent)
+        replay(self.backend, self.spool)
 
-    def _read_spool(self) -> list[Departure]:
+    @property
+    def _own_file(self) -> Path:
+        return self.spool / "departures" / f"{self.pool}.json"
+
+    def _read(self, file: Path) -> list[Departure]:
         try:
-            return [_from_dict(line) for line in json.loads(self.spool.read_text())]
+            return [_from_dict(line) for line in json.loads(file.read_text())]
+        except FileNotFoundError:
+            return []  # another pool of this store has just told it
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            log.error("kept departures cannot be read; set aside", file=str(self.spool), error=str(error))
-            self.spool.replace(self.spool.with_suffix(".unreadable"))
+            log.error("kept departures cannot be read; set aside", file=str(file), error=str(error))
+            file.replace(file.with_suffix(".unreadable"))
             return []
 
     def _recover(self, departure: Departure) -> None:

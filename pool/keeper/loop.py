@@ -8,11 +8,11 @@ import contextlib
 import os
 import resource
 import signal
-from pathlib import Path
 
 from pool import config as configuration
 from pool.backends.contract import Backend
 from pool.backends.opening import open_backend
+from pool.backends.spool import folder_of
 from pool.board.record import Exit, State
 from pool.clock import monotonic_now
 from pool.descriptors import readable
@@ -61,8 +61,9 @@ class Keeper:
         self.config, self.seat, self.backend = config, seat, backend
         self.pool = seat.worker.pool
         self.crew = Crew(seat.board, self.pool)
-        spool = Path(configuration.state_dir(config)) / f"departures-{self.pool.name}.json"
-        self.burials = Burials(backend, self.crew, spool)
+        url, namespace = configuration.backend_url(config), config.backend.namespace
+        spool = folder_of(configuration.state_dir(config), url, namespace)
+        self.burials = Burials(backend, self.crew, spool, str(self.pool))
         self.facts = Facts(config, seat.board)
         lease = config.backend.lease
         self.heart = Heartbeat(backend, self.crew, self.pool, seat.parent, lease, self.facts.now)
@@ -193,7 +194,7 @@ class Keeper:
             if settle_or_report(self.burials):
                 return True
         kept = self.burials.save_to_spool()
-        log.error("departures kept on disk for the next start", count=kept, file=str(self.burials.spool))
+        log.error("departures kept on disk for the next start", count=kept, folder=str(self.burials.spool))
         return True
 
     def _store_is_away(self) -> bool:

@@ -128,7 +128,7 @@ class AsyncWorker(Worker):
 
     def replay(self) -> int:
         """In the store's thread, which may take its time."""
-        return int(self._store.submit(lambda store: spool.replay(store, self.tools.state_dir)).result())
+        return int(self._store.submit(lambda store: spool.replay(store, self.tools.spool)).result())
 
     # ------------------------------------------------------------ the lanes
 

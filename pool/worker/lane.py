@@ -31,7 +31,7 @@ class Tools:
     stage: Stage
     registry: Registry
     lease_seconds: float
-    state_dir: Path
+    spool: Path
 
 
 class Lane:
@@ -91,7 +91,7 @@ class Lane:
         if self.in_hand is None:
             return
         try:
-            path = spool.keep(self.tools.state_dir, self.id, self.desk.request, self.in_hand)
+            path = spool.keep(self.tools.spool, self.id, self.desk.request, self.in_hand)
         except OSError as error:
             log.error("result lost: it can neither be handed in nor kept on disk", error=str(error))
         else:

@@ -69,7 +69,7 @@ class Worker:
             stage=self.around.stage,
             registry=registry,
             lease_seconds=config.backend.lease,
-            state_dir=state_dir(config),
+            spool=spool.folder_of(state_dir(config), backend_url(config), config.backend.namespace),
         )
         self.lanes: list[Lane] = []
         self._is_booting = True
@@ -241,7 +241,7 @@ class Worker:
 
     def replay(self) -> int:
         """How many kept results the store has taken."""
-        return spool.replay(self.backend, self.tools.state_dir)
+        return spool.replay(self.backend, self.tools.spool)
 
     def _reconnect(self) -> None:
         """A job has closed descriptors that were not its own: nothing that was open can be trusted."""

@@ -14,6 +14,7 @@ import pytest
 
 from pool.backends.contract import Backend, Departure
 from pool.backends.opening import open_backend
+from pool.backends.spool import folder_of
 from pool.board.board import Board
 from pool.board.record import Phase, Process, Record, Role, State
 from pool.clock import monotonic_now
@@ -107,6 +108,11 @@ class Shop:
         self.board = Board(lanes=self.lanes, records=64)
         self.url = self.url or f"sqlite:///{self.folder}/store.db"
         self.store: Backend = open_backend(self.url)
+
+    @property
+    def spool(self) -> Path:
+        """Where results for this store are kept."""
+        return folder_of(self.folder, self.url, "default")
 
     def config(self, sections: Mapping[str, Any] | None = None, **workers: Any) -> Config:
         base: dict[str, Any] = {

@@ -52,7 +52,7 @@ def test_told_to_stop_without_a_store_it_keeps_the_result_on_disk_for_the_next_s
     worker.signal(signal.SIGTERM)
     (shop.folder / "gate").touch()
     assert worker.until_ended() == 0
-    assert len(list((shop.folder / spool.FOLDER).glob("*.json"))) == 1
+    assert len(list(shop.spool.glob("*.json"))) == 1
 
     bring_back(shop)
     assert shop.job(job).status is Status.RUNNING
@@ -60,7 +60,7 @@ def test_told_to_stop_without_a_store_it_keeps_the_result_on_disk_for_the_next_s
 
     over = shop.until_over(job)
     assert (over.status, over.result) == (Status.COMPLETED, str(worker.pid))
-    until(lambda: not list((shop.folder / spool.FOLDER).glob("*.json")), "an empty spool")
+    until(lambda: not list(shop.spool.glob("*.json")), "an empty spool")
 
 
 def test_a_kept_result_of_a_job_that_was_given_away_changes_nothing(shop: Shop) -> None:
@@ -73,24 +73,24 @@ def test_a_kept_result_of_a_job_that_was_given_away_changes_nothing(shop: Shop) 
     shop.recover(worker)
     assert shop.job(job).status is Status.PENDING
 
-    assert spool.replay(shop.store, shop.folder) == 0
+    assert spool.replay(shop.store, shop.spool) == 0
 
     assert shop.job(job).status is Status.PENDING
 
 
 def test_a_file_in_the_spool_that_is_not_ours_is_set_aside(shop: Shop) -> None:
-    folder = shop.folder / spool.FOLDER
-    folder.mkdir()
+    folder = shop.spool
+    folder.mkdir(parents=True)
     (folder / "torn.json").write_text('{"lane": "x')
-    assert spool.replay(shop.store, shop.folder) == 0
+    assert spool.replay(shop.store, shop.spool) == 0
     assert [path.name for path in folder.iterdir()] == ["torn.unreadable"]
 
 
 def test_a_file_in_the_spool_that_cannot_be_read_holds_nothing_up(shop: Shop) -> None:
-    folder = shop.folder / spool.FOLDER
+    folder = shop.spool
     (folder / "another_users.json").mkdir(parents=True)  # reading it is refused, to root too
     (folder / "torn.json").write_text('{"lane": "x')
-    assert spool.replay(shop.store, shop.folder) == 0
+    assert spool.replay(shop.store, shop.spool) == 0
     assert sorted(path.name for path in folder.iterdir()) == ["another_users.json", "torn.unreadable"]
 
 
@@ -102,3 +102,20 @@ def test_a_missing_store_does_not_keep_a_worker_from_becoming_ready(shop: Shop, 
     worker = shop.hire(config)
     assert not worker.has_ended(), worker.text()
     assert worker.stop() == 0
+
+
+def test_what_was_kept_for_one_store_is_not_offered_to_another(shop: Shop, tmp_path: Path) -> None:
+    job, worker = holding(shop)
+    take_away(shop)
+    worker.signal(signal.SIGTERM)
+    (shop.folder / "gate").touch()
+    worker.until_ended()
+    bring_back(shop)
+
+    elsewhere = f"sqlite:///{tmp_path}/other.db"
+    other = Shop(shop.folder, url=elsewhere)
+    other.hire(slot=1).stop()
+    other.close()
+
+    assert spool.replay(shop.store, shop.spool) == 1
+    assert shop.job(job).status is Status.COMPLETED

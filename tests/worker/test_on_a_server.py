@@ -64,7 +64,7 @@ def test_told_to_stop_while_the_server_is_away_it_keeps_the_result(remote: Shop,
     assert worker.until_ended() == 0
     server.start()
 
-    assert spool.replay(remote.store, remote.folder) == 1
+    assert spool.replay(remote.store, remote.spool) == 1
     assert remote.job(job).status is Status.COMPLETED
 
 
