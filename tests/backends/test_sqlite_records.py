@@ -3,6 +3,7 @@
 import json
 import re
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -246,11 +247,109 @@ def test_no_statement_walks_through_all_jobs(path: str, file: str, name: str) ->
     ],
 )
 def test_few_jobs_of_a_state_are_listed_by_its_own_index(path: str, status: Status, index: str) -> None:
-    seen: list[str] = []
     store = SqliteBackend(path)
     put(store)
-    assert store._store._db is not None
-    store._store._db.set_trace_callback(seen.append)
-    store.jobs(JobFilter(status=status))
+    assert index in str(_plan(path, _listing(store, JobFilter(status=status))))
+
+
+def _listing(store: SqliteBackend, which: JobFilter) -> str:
+    """The statement that a listing runs."""
+    seen: list[str] = []
+    db = store._store._db
+    assert db is not None
+    db.set_trace_callback(seen.append)
+    store.jobs(which)
+    db.set_trace_callback(None)
     [listing] = [sql for sql in seen if "DESC LIMIT" in sql]
-    assert index in str(_plan(path, listing))
+    return listing
+
+
+# ---------------------------------------------------------------- few of many
+
+OTHERS = 200_000
+IN_STORE = (Status.SCHEDULED, Status.PENDING, Status.COMPLETED, Status.FAILED, Status.CANCELLED)
+FEW_OF_MANY = {
+    **{f"{status} in a queue": (JobFilter(status=status, queue="rare"), 3) for status in IN_STORE},
+    **{f"{status} of an owner": (JobFilter(status=status, owner="few"), 3) for status in IN_STORE},
+    "running in a queue": (JobFilter(status=Status.RUNNING, queue="mail"), 0),
+    "running of an owner": (JobFilter(status=Status.RUNNING, owner="shop"), 0),
+    "of an owner": (JobFilter(owner="few"), 15),
+    "of an owner in a queue": (JobFilter(owner="few", queue="mail"), 15),
+    "of an owner nobody knows": (JobFilter(owner="nobody"), 0),
+    "pending in a queue nobody knows": (JobFilter(status=Status.PENDING, queue="nowhere"), 0),
+}
+
+
+@pytest.fixture(scope="module")
+def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqliteBackend]:
+    """Many jobs in all states but running; those of the queue `rare` and of the owner `few` are the oldest."""
+    path = str(tmp_path_factory.mktemp("crowded") / "jobpool.db")
+    store = SqliteBackend(path)
+    for terms in ({"queue": "rare"}, {"queue": "mail", "owner": "few"}, {"queue": "mail", "owner": "shop"}):
+        put(store, **terms)
+    store.close()
+    with sqlite3.connect(path) as other:
+        _multiply(other)
+    other.close()
+    yield store
+    store.close()
+
+
+def _multiply(db: sqlite3.Connection) -> None:
+    """Fifteen jobs like each of the first two, and many like the third, a fifth in each state; counters to match."""
+    db.create_function("numbered_id", 1, lambda n: n.to_bytes(6, "big") + b"\x70\x00\x80" + bytes(7))
+    columns = [row[1] for row in db.execute("PRAGMA table_info(jobs)")]
+    changed = {
+        "rank": "n", "id": "numbered_id(n)", "status": "(n % 5) + (n % 5 > 1)",
+        "run_at": "CASE WHEN n % 5 = 0 THEN 4000000000.0 + n END", "finished_at": "CASE WHEN n % 5 > 1 THEN 1.0 * n END",
+    }  # fmt: skip
+    db.execute("CREATE TEMP TABLE seed AS SELECT row_number() OVER (ORDER BY rank) AS place, * FROM jobs")
+    db.execute("DELETE FROM jobs")
+    db.execute(
+        f"WITH RECURSIVE n(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM n WHERE n < {OTHERS + 29}) "
+        f"INSERT INTO jobs ({', '.join(columns)}) SELECT {', '.join(changed.get(c, c) for c in columns)} "
+        "FROM n JOIN seed ON place = min(n / 15, 2) + 1"
+    )
+    for number, name in enumerate(("scheduled", "pending", "running", "completed", "failed", "cancelled")):
+        db.execute(
+            f"UPDATE queues SET {name} = (SELECT count(*) FROM jobs WHERE queue = queues.id AND status = {number})"
+        )
+
+
+def _steps(store: SqliteBackend, which: JobFilter) -> tuple[int, int]:
+    """How many jobs a listing finds, and how many hundred steps SQLite makes for it."""
+    ticks: list[int] = []
+    db = store._store._db
+    assert db is not None
+    db.set_progress_handler(lambda: ticks.append(1), 100)
+    found = store.jobs(which)
+    db.set_progress_handler(None, 0)
+    return len(found.jobs), len(ticks)
+
+
+@pytest.mark.parametrize("name", FEW_OF_MANY, ids=lambda name: name.replace(" ", "-"))
+def test_few_of_many_are_found_without_looking_at_the_others(crowded: SqliteBackend, name: str) -> None:
+    which, expected = FEW_OF_MANY[name]
+    crowded.jobs(JobFilter())
+    shown, plain = _steps(crowded, JobFilter())
+    assert shown == 50
+    found, steps = _steps(crowded, which)
+    assert found == expected
+    assert steps < 10 * plain
+
+
+@pytest.mark.parametrize(
+    "which, index",
+    [
+        (JobFilter(status=Status.FAILED, queue="mail"), "jobs_dead_in_queue (queue=?"),
+        (JobFilter(status=Status.CANCELLED, queue="rare"), "jobs_finished (status=? AND queue=?"),
+        (JobFilter(status=Status.SCHEDULED, queue="mail"), "jobs_delayed (queue=?"),
+        (JobFilter(status=Status.COMPLETED, queue="rare"), "jobs_finished (status=? AND queue=?"),
+        (JobFilter(status=Status.FAILED, owner="shop"), "jobs_dead_of_owner (owner=?"),
+        (JobFilter(status=Status.COMPLETED, owner="few"), "jobs_owner (owner=?"),
+        (JobFilter(owner="few"), "jobs_owner (owner=?"),
+    ],
+    ids=str,
+)
+def test_queue_and_owner_have_indexes_of_their_own(crowded: SqliteBackend, which: JobFilter, index: str) -> None:
+    assert index in str(_plan(crowded._store.path, _listing(crowded, which)))

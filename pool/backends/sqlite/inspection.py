@@ -49,7 +49,7 @@ def jobs(tx: Transaction, which: JobFilter, after: str | None, limit: int) -> Pa
     if after is not None:
         conditions.append("j.id < ?")
         values.append(rows.id_bytes(after) if rows.is_uuid(after) else b"")
-    is_sorted = which.status is not Status.FAILED and _is_rare(tx, which.status)
+    is_sorted = not _is_in_order(which) and _is_rare(tx, which)
     order = "+j.id" if is_sorted else "j.id"
     sql = _SQL["some jobs"].format(columns=rows.JOB_COLUMNS, where=" AND ".join(conditions) or "1", order=order)
     found = tx.all(sql, (*values, limit + 1))
@@ -61,13 +61,13 @@ def _conditions(tx: Transaction, which: JobFilter) -> tuple[list[str], list[Any]
     """SQL conditions of fixed text; every value a caller gave is bound."""
     asked: list[tuple[str, Any]] = []
     if which.status is not None:
-        asked.append((_status_condition(tx, which.status), rows.STATUS_NUMBER[which.status]))
+        asked.append((_status_condition(tx, which, which.status), rows.STATUS_NUMBER[which.status]))
     if which.type is not None:
         asked.append(("j.type = ?", tx.known_name_id(which.type)))
     if which.queue is not None:
         asked.append(("j.queue = ?", tx.known_queue_id(which.queue)))
     if which.owner is not None:
-        asked.append(_owner_condition(tx, which.owner))
+        asked.append(_owner_condition(tx, which, which.owner))
     if which.reason is not None:
         asked.append(("j.reason = ?", str(which.reason)))
     if which.finished_before is not None:
@@ -85,23 +85,36 @@ _TEXT = """(instr(lower(j.payload), ?) OR instr(lower(j.error), ?)
   OR instr(lower((SELECT name FROM names WHERE names.id = j.type)), ?) OR instr(lower(hex(j.id)), ?))"""
 
 
-_PENDING = """SELECT rank FROM jobs WHERE status = 1
-  UNION ALL SELECT rank FROM jobs WHERE status = -1 AND limited IS NOT NULL"""
+_PENDING = """SELECT rank FROM jobs WHERE status = 1{in_queue}
+  UNION ALL SELECT rank FROM jobs WHERE status = -1 AND limited IS NOT NULL{in_queue}"""
 
 
-def _status_condition(tx: Transaction, status: Status) -> str:
+def _status_condition(tx: Transaction, which: JobFilter, status: Status) -> str:
     """Few jobs in a state: by that state's own index, then sorted. Many: along the ids, until the page is full.
 
     SQLite uses a partial index only where the statement repeats the index's own condition."""
     if status is Status.RUNNING:
         return "j.status = ? AND j.rank IN (SELECT held FROM lanes WHERE held IS NOT NULL)"
     if status is Status.PENDING:
-        return f"abs(j.status) = ? AND j.rank IN ({_PENDING})" if _is_rare(tx, status) else "abs(j.status) = ?"
-    if status is Status.FAILED:
-        return "j.status = ? AND j.status = 4"  # dead letters have an index by id, which costs the others nothing
-    if _is_rare(tx, status):
+        return (
+            f"abs(j.status) = ? AND j.rank IN ({_pending(tx, which)})" if _is_rare(tx, which) else "abs(j.status) = ?"
+        )
+    if _is_in_order(which) or _is_rare(tx, which):
         return f"j.status = ? AND j.status {_INDEXED.get(status, '>= 3')}"
     return "+j.status = ?"
+
+
+_INDEXED = {Status.SCHEDULED: "= 0", Status.FAILED: "= 4"}
+
+
+def _pending(tx: Transaction, which: JobFilter) -> str:
+    queue = _wanted_queue(tx, which)
+    return _PENDING.format(in_queue="" if queue is None else f" AND queue = {queue:d}")
+
+
+def _is_in_order(which: JobFilter) -> bool:
+    """Whether an index has the wanted jobs by id. Dead letters have such indexes, which cost the others nothing."""
+    return which.status is Status.FAILED or (which.status is Status.SCHEDULED and which.queue is not None)
 
 
 def ahead(tx: Transaction, job_id: str) -> int | None:
@@ -116,19 +129,25 @@ def ahead(tx: Transaction, job_id: str) -> int | None:
     return tx.run(_SQL[name], (queue, priority, rank, grain)).fetchone()[0]  # type: ignore[no-any-return]
 
 
-_INDEXED = {Status.SCHEDULED: "= 0", Status.PENDING: "= 1"}
-
-
-def _is_rare(tx: Transaction, status: Status | None) -> bool:
-    if status is None:
+def _is_rare(tx: Transaction, which: JobFilter) -> bool:
+    """Whether few jobs are in the wanted state, in the wanted queue if one is."""
+    if which.status is None:
         return False
-    return tx.run(_SQL["in state"].format(status=status.value)).fetchone()[0] < _FEW_JOBS  # type: ignore[no-any-return]
+    sql = _SQL["in state"].format(status=which.status.value)
+    return tx.run(sql, (_wanted_queue(tx, which),)).fetchone()[0] < _FEW_JOBS  # type: ignore[no-any-return]
 
 
-def _owner_condition(tx: Transaction, owner: str) -> tuple[str, Any]:
+def _wanted_queue(tx: Transaction, which: JobFilter) -> int | None:
+    """The number of the queue; None for any, 0 for one that does not exist."""
+    return None if which.queue is None else tx.known_queue_id(which.queue) or 0
+
+
+def _owner_condition(tx: Transaction, which: JobFilter, owner: str) -> tuple[str, Any]:
+    """Few jobs in the wanted state are looked through before the owner's many: the + keeps SQLite from those."""
     if owner == LOCAL_OWNER:
         return "j.owner IS ?", None
-    return "j.owner = ?", tx.known_name_id(owner)
+    is_beside = which.status is not Status.FAILED and _is_rare(tx, which)
+    return "+j.owner = ?" if is_beside else "j.owner = ?", tx.known_name_id(owner)
 
 
 # ---------------------------------------------------------------- queues and numbers

@@ -11,7 +11,7 @@ FROM lanes l JOIN pools p ON p.id = l.pool WHERE l.id = ?;
 SELECT {columns} FROM jobs j WHERE {where} ORDER BY {order} DESC LIMIT ?;
 
 -- name: in state
-SELECT total({status}) FROM queues;
+SELECT total({status}) FROM queues WHERE ?1 IS NULL OR id = ?1;
 
 -- name: place
 SELECT j.rank, j.queue, j.priority, j.status, q.ageing FROM jobs j JOIN queues q ON q.id = j.queue WHERE j.id = ?;

@@ -81,10 +81,16 @@ CREATE INDEX jobs_pending ON jobs (queue, priority DESC) WHERE status = 1;
 CREATE INDEX jobs_limited ON jobs (limited, status, queue, priority) WHERE limited IS NOT NULL;
 CREATE INDEX jobs_batch ON jobs (batch) WHERE batch IS NOT NULL;
 CREATE INDEX jobs_scheduled ON jobs (run_at, queue) WHERE status = 0;
+CREATE INDEX jobs_delayed ON jobs (queue, id) WHERE status = 0;
 CREATE INDEX jobs_was_scheduled ON jobs (run_at, queue) WHERE status = 1 AND run_at IS NOT NULL;
 CREATE INDEX jobs_expiring ON jobs (expires_at) WHERE status <= 1 AND expires_at IS NOT NULL;
-CREATE INDEX jobs_finished ON jobs (status, finished_at) WHERE status >= 3;
+CREATE INDEX jobs_finished ON jobs (status, queue, finished_at) WHERE status >= 3;
+-- Completions, which are many, pay for jobs_finished only; the others are for what people look for.
+CREATE INDEX jobs_owner ON jobs (owner, id) WHERE owner IS NOT NULL;
 CREATE INDEX jobs_dead ON jobs (id) WHERE status = 4;
+CREATE INDEX jobs_dead_in_queue ON jobs (queue, id) WHERE status = 4;
+CREATE INDEX jobs_dead_of_owner ON jobs (owner, id) WHERE status = 4 AND owner IS NOT NULL;
+CREATE INDEX jobs_failed ON jobs (finished_at) WHERE status = 4;
 CREATE UNIQUE INDEX jobs_unique_key ON jobs (unique_key) WHERE unique_key IS NOT NULL AND status <= 2;
 
 -- An idempotency key answers for its own retention; `final` is the state of a job that is no longer stored.

@@ -170,7 +170,7 @@ def last_tick(tx: Transaction, schedule: str) -> float | None:
 
 
 def forget(tx: Transaction, completed_s: float, failed_s: float, idempotency_s: float, limit: int) -> int:
-    """Remove what has been kept long enough, oldest first."""
+    """Remove what has been kept long enough, the oldest of a queue first."""
     left = limit
     for status, kept_s in ((COMPLETED, completed_s), (CANCELLED, completed_s), (FAILED, failed_s)):
         left -= _forget_jobs(tx, status, tx.now - kept_s, left)

@@ -72,7 +72,7 @@ SELECT job FROM ticks WHERE schedule = ?;
 
 -- name: old finished
 SELECT rank, queue, status, owner, idempotency_key FROM jobs
-WHERE status = ? AND status >= 3 AND finished_at < ? ORDER BY finished_at LIMIT ?;
+WHERE status = ? AND status >= 3 AND queue IN (SELECT id FROM queues) AND finished_at < ? LIMIT ?;
 
 -- name: forget keys
 DELETE FROM idempotency WHERE (owner, key) IN (SELECT owner, key FROM idempotency WHERE created_at < ? ORDER BY created_at LIMIT ?);
