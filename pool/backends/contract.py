@@ -204,6 +204,9 @@ class Inspection(Protocol):
     def jobs(self, which: JobFilter, *, after: str | None = None, limit: int = 50) -> Page:
         """Jobs newest first (by id), without their attempts."""
 
+    def last_failed(self, limit: int = 50) -> list[Job]:
+        """The dead letters that failed last, the last first, without their attempts."""
+
     def ahead(self, job_id: str) -> int | None:
         """How many jobs of its queue a worker would take before this pending one; None when it is not pending."""
 

@@ -12,13 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pool.backends.contract import Backend, JobFilter
+from pool.backends.contract import Backend
 from pool.cli import control
 from pool.cli.audit import note
 from pool.clock import monotonic_now
 from pool.errors import JobpoolError
 from pool.jobs.job import Job
-from pool.jobs.lifecycle import Status
 
 LOOK_EVERY_S = 1.0
 FAILURES_EVERY_S = 3.0
@@ -149,11 +148,10 @@ class Desk:
     def _failures(self) -> dict[str, Any]:
         """The newest dead letters, the last to fail first."""
         try:
-            jobs = self.store().jobs(JobFilter(status=Status.FAILED), limit=FAILURES_KEPT).jobs
+            jobs = self.store().last_failed(FAILURES_KEPT)
         except JobpoolError as error:
             return {"failures": (), "no_failures": str(error)}
-        newest_first = sorted(jobs, key=lambda job: job.finished_at or 0.0, reverse=True)
-        return {"failures": tuple(newest_first), "no_failures": ""}
+        return {"failures": tuple(jobs), "no_failures": ""}
 
     def _ask(self, method: str, path: str, body: Document | None = None) -> tuple[int, Any]:
         return control.ask(self._socket, method, path, body, ASK_TIMEOUT_S)

@@ -231,7 +231,9 @@ def test_no_statement_walks_through_all_jobs(path: str, file: str, name: str) ->
     SqliteBackend(path).queues()
     sql = statements(f"{file}.sql")[name].replace("{columns}", rows.JOB_COLUMNS).replace("{status}", "pending")
     walks = [
-        step for step in _plan(path, sql) if re.search(r"SCAN (jobs|j)\b(?! USING INDEX jobs_(was_)?scheduled)", step)
+        step
+        for step in _plan(path, sql)
+        if re.search(r"SCAN (jobs|j)\b(?! USING INDEX jobs_((was_)?scheduled|failed))", step)
     ]
     assert walks == []
 
@@ -353,3 +355,11 @@ def test_few_of_many_are_found_without_looking_at_the_others(crowded: SqliteBack
 )
 def test_queue_and_owner_have_indexes_of_their_own(crowded: SqliteBackend, which: JobFilter, index: str) -> None:
     assert index in str(_plan(crowded._store.path, _listing(crowded, which)))
+
+
+def test_the_last_failed_are_found_without_looking_at_the_others(crowded: SqliteBackend) -> None:
+    newest = crowded.last_failed(3)
+    assert [job.finished_at for job in newest] == sorted((job.finished_at for job in newest), reverse=True)
+    assert "jobs_failed" in str(
+        _plan(crowded._store.path, statements("inspection.sql")["last failed"].format(columns="j.id"))
+    )

@@ -45,6 +45,9 @@ class RedisInspection(RedisUpkeep):
                 break
         return Page(tuple(found), id_text(cursor) if cursor else None)
 
+    def last_failed(self, limit: int = 50) -> list[Job]:
+        return [read_job(*row) for row in self._session.run("last_failed", self._keys.fixed, (limit,))]
+
     def ahead(self, job_id: str) -> int | None:
         answer = self._move("place", job_id)
         if answer == [b"none"]:

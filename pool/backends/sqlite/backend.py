@@ -204,6 +204,9 @@ class SqliteBackend:
             raise CallerError(f"limit must be at least 1, not {limit}")
         return self._store.read(lambda tx: inspection.jobs(tx, which, after, limit))
 
+    def last_failed(self, limit: int = 50) -> list[Job]:
+        return self._store.read(lambda tx: inspection.last_failed(tx, limit))
+
     def ahead(self, job_id: str) -> int | None:
         return self._store.read(lambda tx: inspection.ahead(tx, job_id))
 

@@ -57,6 +57,11 @@ def jobs(tx: Transaction, which: JobFilter, after: str | None, limit: int) -> Pa
     return Page(page, page[-1].id if len(found) > limit and page else None)
 
 
+def last_failed(tx: Transaction, limit: int) -> list[Job]:
+    found = tx.all(_SQL["last failed"].format(columns=rows.JOB_COLUMNS), (limit,))
+    return [rows.as_job(tx, row, None) for row in found]
+
+
 def _conditions(tx: Transaction, which: JobFilter) -> tuple[list[str], list[Any]]:
     """SQL conditions of fixed text; every value a caller gave is bound."""
     asked: list[tuple[str, Any]] = []

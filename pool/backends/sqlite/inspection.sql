@@ -10,6 +10,9 @@ FROM lanes l JOIN pools p ON p.id = l.pool WHERE l.id = ?;
 -- name: some jobs
 SELECT {columns} FROM jobs j WHERE {where} ORDER BY {order} DESC LIMIT ?;
 
+-- name: last failed
+SELECT {columns} FROM jobs j WHERE j.status = 4 ORDER BY j.finished_at DESC, j.rank DESC LIMIT ?;
+
 -- name: in state
 SELECT total({status}) FROM queues WHERE ?1 IS NULL OR id = ?1;
 

@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from pool import config as configuration
-from pool.backends.contract import Backend, JobFilter, PoolState, QueueState, Statistics
+from pool.backends.contract import Backend, PoolState, QueueState, Statistics
 from pool.clock import monotonic_now, wall_now
 from pool.errors import BackendUnavailable
 from pool.jobs.job import Job
-from pool.jobs.lifecycle import Status
 from pool.paths import SOCKET_NAME
 from pool.settings import Config
 from pool.web.desk import StoreDesk
@@ -159,6 +158,6 @@ def _ask(store: Backend, configured: list[str]) -> dict[str, Any]:
         "queues": tuple(states[name] for name in sorted(states)),
         "statistics": store.statistics(),
         "pools": tuple(store.pools()),
-        "failures": store.jobs(JobFilter(status=Status.FAILED), limit=RECENT_FAILURES).jobs,
+        "failures": tuple(store.last_failed(RECENT_FAILURES)),
         "latency_ms": latency_ms,
     }

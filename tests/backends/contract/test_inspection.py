@@ -288,3 +288,19 @@ def test_opening_and_closing_again_and_again_leaves_no_descriptors_behind(stores
 def test_kind_and_url_name_the_store(store: Backend, place) -> None:
     assert store.kind == ("sqlite" if place.kind == "sqlite" else "redis")
     assert store.url
+
+
+def test_the_dead_letters_that_failed_last_come_first_however_old_the_jobs_are(store: Backend, hand: Hand) -> None:
+    ended = []
+    for queue in ("a", "b", "a"):
+        old, young = put(store, queue=queue), put(store, queue=queue, priority=100)
+        for job_id in (young, old):
+            assert hand.take(Want(queues=(queue,))).job_id == job_id
+            hand.fail()
+            ended.append(job_id)
+    make(store, "completed", hand)
+    assert [job.id for job in store.last_failed()] == ended[::-1]
+    assert [job.id for job in store.last_failed(4)] == ended[:1:-1]
+    store.revive(ended[-1])
+    assert [job.id for job in store.last_failed(1)] == [ended[-2]]
+    assert store.last_failed(1)[0] == next(job for job in store.jobs(JobFilter()).jobs if job.id == ended[-2])
