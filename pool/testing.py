@@ -115,7 +115,9 @@ class InlineJobs:
         counts = {name: states.count(Status(name)) for name in ("completed", "failed", "cancelled")}
         return BatchState(id=batch_id, total=len(states), **counts)
 
-    def jobs(self, which: JobFilter, *, after: str | None = None, limit: int = 50) -> Page:
+    def jobs(
+        self, which: JobFilter, *, after: str | None = None, limit: int = 50, within_s: float | None = None
+    ) -> Page:
         """Of the filters only `batch_id` and `status`; all on one page."""
         found = self.records if which.batch_id is None else self._members(which.batch_id)
         return Page(tuple(r.as_job() for r in found if which.status in (None, r.status)), None)

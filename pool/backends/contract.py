@@ -201,8 +201,12 @@ class Inspection(Protocol):
     def job(self, job_id: str) -> Job:
         """The job with its attempts, oldest first; JobNotFound."""
 
-    def jobs(self, which: JobFilter, *, after: str | None = None, limit: int = 50) -> Page:
-        """Jobs newest first (by id), without their attempts."""
+    def jobs(
+        self, which: JobFilter, *, after: str | None = None, limit: int = 50, within_s: float | None = None
+    ) -> Page:
+        """Jobs newest first (by id), without their attempts.
+
+        A store that has to look through many for it ends after `within_s`: the page is short, and its `after` goes on."""
 
     def last_failed(self, limit: int = 50) -> list[Job]:
         """The dead letters that failed last, the last first, without their attempts."""

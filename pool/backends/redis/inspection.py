@@ -1,5 +1,6 @@
 """What anyone may look at, on Redis."""
 
+import math
 import struct
 from typing import Any
 
@@ -17,7 +18,7 @@ from pool.backends.redis.frames import id_text, packed_id, quick_id, text_bytes
 from pool.backends.redis.records import read_job
 from pool.backends.redis.upkeep import RedisUpkeep, read_facts
 from pool.backends.redis.watching import Watched
-from pool.clock import as_rfc3339
+from pool.clock import as_rfc3339, monotonic_now
 from pool.errors import BatchNotFound, CallerError, JobNotFound
 from pool.jobs.job import Job
 
@@ -33,7 +34,10 @@ class RedisInspection(RedisUpkeep):
     def job(self, job_id: str) -> Job:
         return self._told("look at", job_id, self._move("job", job_id))
 
-    def jobs(self, which: JobFilter, *, after: str | None = None, limit: int = 50) -> Page:
+    def jobs(
+        self, which: JobFilter, *, after: str | None = None, limit: int = 50, within_s: float | None = None
+    ) -> Page:
+        deadline = math.inf if within_s is None else monotonic_now() + within_s
         found: list[Job] = []
         cursor = _cursor(after)
         wanted = _filter_arguments(which)
@@ -41,7 +45,7 @@ class RedisInspection(RedisUpkeep):
             args = (cursor, limit - len(found), LOOK_AT, *wanted)
             cursor, *rows = self._session.run("list", self._keys.fixed, args)
             found += [read_job(*row) for row in rows]
-            if not cursor or len(found) >= limit:
+            if not cursor or len(found) >= limit or monotonic_now() >= deadline:
                 break
         return Page(tuple(found), id_text(cursor) if cursor else None)
 

@@ -199,7 +199,9 @@ class SqliteBackend:
     def job(self, job_id: str) -> Job:
         return self._store.read(lambda tx: inspection.job(tx, job_id))
 
-    def jobs(self, which: JobFilter, *, after: str | None = None, limit: int = 50) -> Page:
+    def jobs(
+        self, which: JobFilter, *, after: str | None = None, limit: int = 50, within_s: float | None = None
+    ) -> Page:
         if limit < 1:
             raise CallerError(f"limit must be at least 1, not {limit}")
         return self._store.read(lambda tx: inspection.jobs(tx, which, after, limit))

@@ -17,6 +17,7 @@ PAGE = 50
 CHUNK = 500
 MOST_LOOKED_AT = 2000
 WITHIN_S = 0.15
+FEW = 20_000  # so many jobs of one state and queue the stores find by their indexes
 GROUPED = 2000
 COUNTED = ("pending", "scheduled", "running", "completed", "failed")
 
@@ -61,9 +62,13 @@ def find(store: Backend, asked: Asked, after: str | None, searched: int) -> List
     """One page, newest first."""
     which = JobFilter(status=Status(asked.status) if asked.status else None)
     if not asked.needs_scan:
-        page = store.jobs(which, after=after, limit=PAGE)
+        page = store.jobs(which, after=after, limit=PAGE, within_s=WITHIN_S)
         return Listing(page.jobs, page.after)
-    total = stored(store.queues(), asked)
+    states = store.queues()
+    total = stored(states, asked)
+    of_queue = stored((state for state in states if state.name == asked.queue), asked)
+    if asked.status in COUNTED and asked.queue and of_queue < FEW:
+        which, total = replace(which, queue=asked.queue), of_queue
     found = _scan(store, which, _fits(asked), after)
     return replace(found, searched=searched + found.searched, total=total)
 
@@ -72,15 +77,16 @@ def _scan(store: Backend, which: JobFilter, fits: Callable[[Job], bool], after: 
     found: list[Job] = []
     looked, deadline = 0, monotonic_now() + WITHIN_S
     while looked < MOST_LOOKED_AT and monotonic_now() < deadline:
-        page = store.jobs(which, after=after, limit=CHUNK)
+        page = store.jobs(which, after=after, limit=CHUNK, within_s=deadline - monotonic_now())
         for job in page.jobs:
             looked, after = looked + 1, job.id
             if fits(job):
                 found.append(job)
             if len(found) == PAGE:
                 return Listing(tuple(found), after, looked)
-        if page.after is None:
-            return Listing(tuple(found), None, looked)
+        after = page.after
+        if after is None:
+            break
     return Listing(tuple(found), after, looked)
 
 
@@ -122,7 +128,7 @@ def groups(jobs: Iterable[Job]) -> list[Group]:
 
 def newest_dead(store: Backend, query: Mapping[str, str]) -> tuple[list[Group], int]:
     """The groups among the newest dead letters, and how many were looked at."""
-    jobs = store.jobs(JobFilter(status=Status.FAILED), limit=GROUPED).jobs
+    jobs = store.last_failed(GROUPED)
     reason, text = query.get("reason", ""), query.get("q", "").lower()
     kept = [
         job

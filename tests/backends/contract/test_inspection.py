@@ -304,3 +304,15 @@ def test_the_dead_letters_that_failed_last_come_first_however_old_the_jobs_are(s
     store.revive(ended[-1])
     assert [job.id for job in store.last_failed(1)] == [ended[-2]]
     assert store.last_failed(1)[0] == next(job for job in store.jobs(JobFilter()).jobs if job.id == ended[-2])
+
+
+def test_a_look_that_ends_early_goes_on_where_it_ended(store: Backend) -> None:
+    few = [put(store, owner="few") for _ in range(3)]
+    store.enqueue(new_jobs(5000))
+    found, after, pages = [], None, 0
+    while after or not pages:
+        page = store.jobs(JobFilter(owner="few"), after=after, within_s=0.0)
+        found += [job.id for job in page.jobs]
+        after, pages = page.after, pages + 1
+    assert found == sorted(few, reverse=True)
+    assert pages == (1 if store.kind == "sqlite" else 3)
