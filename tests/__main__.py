@@ -1,10 +1,13 @@
 """The one command that checks everything: `python -m tests`. `--full` adds what takes long; other words go to pytest."""
 
+import os
 import subprocess
 import sys
 import time
 
 PYTHON = sys.executable
+# Most tests wait for processes rather than compute: twice as many as there are cores keep these busy.
+AT_ONCE = str(2 * (os.cpu_count() or 1))
 
 
 def steps(full: bool, extra: list[str]) -> list[tuple[str, list[str]]]:
@@ -17,7 +20,7 @@ def steps(full: bool, extra: list[str]) -> list[tuple[str, list[str]]]:
         ("format", [PYTHON, "-m", "ruff", "format", "--check", "."]),
         ("types", [PYTHON, "-m", "mypy"]),
         ("imports", [PYTHON, "-c", "from importlinter.cli import lint_imports_command as c; c()"]),
-        ("tests", [PYTHON, "-m", "pytest", "-q", "-n", "2", "--dist", "worksteal", "-m", parallel, *extra]),
+        ("tests", [PYTHON, "-m", "pytest", "-q", "-n", AT_ONCE, "--dist", "worksteal", "-m", parallel, *extra]),
         ("tests that measure", [PYTHON, "-m", "pytest", "-q", "-m", serial, *extra]),
     ]
 
