@@ -2,10 +2,9 @@
 
 from typing import Any
 
-from pool.backends.contract import Backend, JobFilter, QueueState, Statistics
+from pool.backends.contract import Backend, QueueState, Statistics
 from pool.clock import as_rfc3339
 from pool.jobs.job import Job
-from pool.jobs.lifecycle import Status
 
 LAST_DEAD = 10
 ERROR_CHARACTERS = 160
@@ -16,7 +15,7 @@ def panel(store: Backend, configured: list[str]) -> Document:
     """The whole panel; queues of the configuration that hold nothing are shown as 0."""
     now, numbers = store.server_now(), store.statistics()
     states = store.queues()
-    dead = store.jobs(JobFilter(status=Status.FAILED), limit=LAST_DEAD).jobs
+    dead = store.last_failed(LAST_DEAD)
     return {
         "generated_at": as_rfc3339(now),
         "queues": _lengths(states, configured),
