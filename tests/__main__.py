@@ -7,6 +7,9 @@ import time
 
 PYTHON = sys.executable
 # Most tests wait for processes rather than compute: twice as many as there are cores keep these busy.
+# The stores' tests use up descriptors and a browser leaves an event loop running: each has processes of its own.
+SHARE = ("--dist", "worksteal")
+OTHERS = ("--ignore=tests/backends", "--ignore=tests/browser")
 AT_ONCE = str(2 * (os.cpu_count() or 1))
 
 
@@ -15,13 +18,16 @@ def steps(full: bool, extra: list[str]) -> list[tuple[str, list[str]]]:
     tier = [] if full else ["not full"]
     parallel = " and ".join([*tier, "not serial"])
     serial = " and ".join([*tier, "serial"])
+    pytest = [PYTHON, "-m", "pytest", "-q"]
     return [
         ("lint", [PYTHON, "-m", "ruff", "check", "."]),
         ("format", [PYTHON, "-m", "ruff", "format", "--check", "."]),
         ("types", [PYTHON, "-m", "mypy"]),
         ("imports", [PYTHON, "-c", "from importlinter.cli import lint_imports_command as c; c()"]),
-        ("tests", [PYTHON, "-m", "pytest", "-q", "-n", AT_ONCE, "--dist", "worksteal", "-m", parallel, *extra]),
-        ("tests that measure", [PYTHON, "-m", "pytest", "-q", "-m", serial, *extra]),
+        ("tests of the stores", [*pytest, "-n", AT_ONCE, *SHARE, "-m", parallel, "tests/backends", *extra]),
+        ("tests in a browser", [*pytest, "-n", AT_ONCE, *SHARE, "-m", parallel, "tests/browser", *extra]),
+        ("tests", [*pytest, "-n", AT_ONCE, *SHARE, "-m", parallel, "tests", *OTHERS, *extra]),
+        ("tests that measure", [*pytest, "-m", serial, "tests", *extra]),
     ]
 
 

@@ -1,8 +1,14 @@
 """For every test: the long ones run only when asked for."""
 
 import os
+import signal
 
 import pytest
+
+# A CI runner or nohup may start us with signals ignored, and everything that we start would inherit that.
+for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

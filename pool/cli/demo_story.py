@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from pool.backends.contract import Backend, JobFilter
-from pool.cli import demo_jobs
 from pool.cli.demo_files import find_files
 from pool.cli.demo_pool import DemoPool, PoolFailed, pause
 from pool.cli.demo_view import View, make_view
@@ -157,6 +156,8 @@ class Story:
 
 def drafts(files: list[str]) -> list[NewJob]:
     """The jobs of the demo, the slow one first."""
+    from pool.cli import demo_jobs  # it declares job types, which only a program that runs the demo should have
+
     own = str(Path(demo_jobs.__file__))
     first = files[0] if files else own
     return [

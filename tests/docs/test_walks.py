@@ -58,11 +58,20 @@ def crash() -> None:
 """
 
 
+def is_ready(desk: Desk) -> bool:
+    try:
+        desk.run(["jobpool", "health", "--ready"])
+    except AssertionError:
+        return False
+    return True
+
+
 def test_the_commands_for_a_night_with_trouble_work_in_a_night_with_trouble(desk: Desk) -> None:
     (desk.folder / "tasks.py").write_text(NIGHT)
     desk.start(Block(ROOT / "docs/operating.md", 0, "sh", frozenset(), "jobpool start --app tasks --workers 2"))
     desk.run(["jobpool", "enqueue", "tasks.crash"])
     until(lambda: jobs_at(desk, "failed") == 1, "the job that kills workers set aside")
+    until(lambda: is_ready(desk), "both workers back from their backoff")
     trouble = line_of("docs/operating.md", "# When something is wrong")
     walk(desk, "docs/operating.md", lines=slice(trouble))
     desk.run(["jobpool", "enqueue", "tasks.hold", "--max-retries", "0"])
