@@ -82,7 +82,9 @@ class _Top:
         from rich.console import Console
 
         self._desk, self._resized_fd = desk, resized_fd
-        self._console = Console(highlight=False, markup=False, emoji=False)
+        # An exported COLUMNS or LINES tells the size of another moment, or of another terminal.
+        environ = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+        self._console = Console(highlight=False, markup=False, emoji=False, _environ=environ)
         self._choice = Choice()
         self._keys_fd = sys.stdin.fileno() if sys.stdin.isatty() else None
         self._acts: dict[str, Callable[[], None]] = {

@@ -47,7 +47,10 @@ class Terminal:
         self._tmux("resize-window", f"-x{width}", f"-y{height}")
 
     def until_shows(self, *texts: str) -> str:
-        until(lambda: all(text in self.screen() for text in texts), f"{texts} on the screen")
+        try:
+            until(lambda: all(text in self.screen() for text in texts), f"{texts} on the screen")
+        except AssertionError as late:
+            raise AssertionError(f"{late}\n{self.screen()}") from None
         return self.screen()
 
     def close(self) -> None:

@@ -249,6 +249,7 @@ def test_slow_readers_of_a_huge_answer_disturb_no_one(open_desk: Desk) -> None:
         until(lambda: not open_desk.socket._clients, "the hang-ups")
 
 
+@pytest.mark.serial
 def test_ten_thousand_connections_do_not_keep_a_friend_out(open_desk: Desk) -> None:
     stop = threading.Event()
     count = [0]
