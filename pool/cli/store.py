@@ -4,6 +4,7 @@ import contextlib
 import functools
 import json
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -109,9 +110,16 @@ def _without_stop_signal(call: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextlib.contextmanager
 def unstoppable() -> Iterator[None]:
-    """Inside, the terminal's stop signal waits."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTSTP})
+    """Inside, the terminal's stop signal waits, whichever thread the kernel gives it to: a mask would hold back one thread's only."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    asked: list[int] = []
+    before = signal.signal(signal.SIGTSTP, lambda number, frame: asked.append(number))
+    signal.siginterrupt(signal.SIGTSTP, False)
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.signal(signal.SIGTSTP, before)
+        if asked:
+            signal.raise_signal(signal.SIGTSTP)
