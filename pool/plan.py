@@ -10,11 +10,13 @@ import importlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pool import logs, titles
+from pool.backends import spool
 from pool.board.record import Role
-from pool.config import PREFIX, Loaded, runtime_dir, state_dir
+from pool.config import PREFIX, Loaded, backend_url, runtime_dir, state_dir
 from pool.errors import ConfigError
 from pool.identity import new_pool_id
 from pool.keeper.loop import run_keeper
@@ -62,6 +64,7 @@ def make_plan(loaded: Loaded, *, options: Options | None = None, notices: tuple[
         config_path=str(loaded.path.absolute()) if loaded.path else None,
         count_sources=_count_sources(loaded),
         file_counts=_file_counts(loaded),
+        departures_dir=_departures_dir(config),
         notices=(*loaded.warnings, *notices),
     )
 
@@ -71,6 +74,12 @@ def groups_of(config: Config) -> Iterator[tuple[str, WorkerKeys]]:
     yield DEFAULT_GROUP, config.workers
     for group in config.groups:
         yield group.name, group
+
+
+def _departures_dir(config: Config) -> Path:
+    """Where the keeper of the next start will look for them."""
+    store = spool.folder_of(state_dir(config), backend_url(config), config.backend.namespace)
+    return spool.departures_in(store)
 
 
 # ---------------------------------------------------------------- the children

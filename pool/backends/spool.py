@@ -31,6 +31,11 @@ def folder_of(state_dir: Path, store_url: str, namespace: str) -> Path:
     return state_dir / FOLDER / hashlib.sha256(name.encode()).hexdigest()[:16]
 
 
+def departures_in(folder: Path) -> Path:
+    """Where, below it, the deaths are kept that the store could not be told of."""
+    return folder / "departures"
+
+
 @dataclass(frozen=True, slots=True)
 class Kept:
     """One settlement on disk, with the request it was sent under."""

@@ -4,19 +4,16 @@ What a worker has kept on disk comes before its departure: told of the departure
 is done to another worker, or count an at-most-once job as failed.
 """
 
-import json
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pool.backends.contract import Backend, Departure
-from pool.backends.spool import replay
+from pool.backends.spool import departures_in, replay
 from pool.board.record import Record
 from pool.clock import monotonic_now
 from pool.errors import BackendUnavailable
-from pool.identity import parse_lane
-from pool.jobs.job import Cause
-from pool.jobs.lifecycle import Reason
+from pool.keeper import kept
 from pool.keeper.crew import Crew
 from pool.keeper.departures import departure_by_note, departure_unwitnessed
 from pool.logs import log
@@ -73,7 +70,7 @@ class Burials:
         try:
             departures = [departure for _, departure in self.waiting()]
             if departures:
-                _write_durably(self._own_file, json.dumps([_as_dict(one) for one in departures]))
+                _write_durably(self._own_file, kept.to_text(departures))
                 self._has_spooled = True
             return len(departures)
         finally:
@@ -92,11 +89,11 @@ class Burials:
 
     @property
     def _own_file(self) -> Path:
-        return self.spool / "departures" / f"{self.pool}.json"
+        return departures_in(self.spool) / f"{self.pool}.json"
 
     def _read(self, file: Path) -> list[Departure]:
         try:
-            return [_from_dict(line) for line in json.loads(file.read_text())]
+            return kept.from_text(file.read_text())
         except FileNotFoundError:
             return []  # another pool of this store has just told it
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -145,35 +142,3 @@ def _write_durably(path: Path, text: str) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
-
-
-def _as_dict(departure: Departure) -> dict[str, object]:
-    cause = departure.cause
-    return {
-        "worker": str(departure.worker),
-        "reason": cause.reason,
-        "text": cause.text,
-        "signal": cause.signal,
-        "exit_code": cause.exit_code,
-        "started": None
-        if departure.started is None
-        else {str(lane): claim for lane, claim in departure.started.items()},
-        "started_jobs": {str(lane): job for lane, job in departure.started_jobs.items()},
-        "bar": departure.bar,
-    }
-
-
-def _from_dict(line: dict[str, object]) -> Departure:
-    started = line["started"]
-    return Departure(
-        worker=parse_lane(str(line["worker"])).worker,
-        cause=Cause(
-            reason=Reason(str(line["reason"])),
-            text=line["text"],  # type: ignore[arg-type]
-            signal=line["signal"],  # type: ignore[arg-type]
-            exit_code=line["exit_code"],  # type: ignore[arg-type]
-        ),
-        started=None if started is None else {int(lane): claim for lane, claim in started.items()},  # type: ignore[attr-defined]
-        started_jobs={int(lane): job for lane, job in line.get("started_jobs", {}).items()},  # type: ignore[attr-defined]
-        bar=bool(line["bar"]),
-    )

@@ -29,14 +29,16 @@ _TEXTS = {
 
 def departure_by_note(worker: WorkerId, record: Record) -> Departure:
     """From the parent's note: it saw the wait status and knows what it ordered."""
-    note = record.note.read()
-    return Departure(
-        worker=worker,
-        cause=cause_of(note, record.stack.read().text),
-        started=record.started_claims(),
-        started_jobs=record.started_jobs(),
-        bar=bool(note.was_ready),
-    )
+    note, stack = record.note.read(), record.stack.read().text
+    return departure_of(worker, note, stack, record.started_claims(), record.started_jobs())
+
+
+def departure_of(
+    worker: WorkerId, note: Note, stack: str, started: dict[int, int], started_jobs: dict[int, str]
+) -> Departure:
+    """The same from its parts. `started`, `started_jobs`: lane → claim, and job, of what had begun."""
+    cause, bar = cause_of(note, stack), bool(note.was_ready)
+    return Departure(worker=worker, cause=cause, started=started, started_jobs=started_jobs, bar=bar)
 
 
 def departure_unwitnessed(worker: WorkerId, record: Record) -> Departure:

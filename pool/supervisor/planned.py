@@ -15,6 +15,7 @@ class Plan:
     `specs`          one per group of children; (role, group) is unique; `ChildSpec.count` is what file, flag or default say
     `count_sources`  group → where its count comes from: "file", "flag", "environment" or "default" (for /status)
     `file_counts`    group → the count in the file alone; a reload that changes it beats `--workers` and `scale`
+    `departures_dir` where the last deaths are written if no keeper lives to tell the store; None: nowhere
     `notices`        sentences for the log: values that the environment fixes or that need a restart to change
     """
 
@@ -28,6 +29,7 @@ class Plan:
     config_path: str | None = None
     count_sources: Mapping[str, str] = field(default_factory=dict)
     file_counts: Mapping[str, int] = field(default_factory=dict)
+    departures_dir: Path | None = None
     notices: tuple[str, ...] = ()
 
 

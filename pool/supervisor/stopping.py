@@ -5,6 +5,7 @@ Deadlines are monotonic and set once; a repeated SIGTERM finds them set.
 
 from pool.board.record import Ordered, State
 from pool.logs import log
+from pool.supervisor.bequest import bequeath
 from pool.supervisor.children import Child, Stage
 from pool.supervisor.executions import kill_all_by_order, kill_by_order
 from pool.supervisor.funerals import Funerals, Loss, is_settled
@@ -26,7 +27,7 @@ class Stopping:
         self.began, self.code = now, code
         self.is_hurried = self.is_over = False
         self._keeper_until: float | None = None
-        self._tried_new_keeper = False
+        self._tried_new_keeper = self._was_all_told = False
         self._held = {job for child in house.others_first() for job in _held_by(child)}
         self._killed: list[int] = []
         self._lost: list[Loss] = []
@@ -48,7 +49,9 @@ class Stopping:
 
     def saw(self, loss: Loss) -> None:
         """A child is gone."""
-        if not loss.child.spec.stop_last:
+        if loss.child.spec.stop_last:
+            self._was_all_told = loss.exit.planned and loss.child.ordered == Ordered.NONE
+        else:
             self._lost.append(loss)
         if loss.child.ordered == Ordered.STOP:
             self._killed.append(loss.child.slot)
@@ -62,6 +65,7 @@ class Stopping:
         if self._keeper_until is not None and not self.is_over:
             self._see_the_last_off(now)
         if self.is_over:
+            self._bequeath()
             self._report()
 
     def next_deadline(self, now: float) -> float | None:
@@ -107,6 +111,12 @@ class Stopping:
             has_left_in_order = slot.last_exit is not None and slot.last_exit.planned
             if slot.spec.stop_last and slot.needs_birth and not has_left_in_order:
                 self._house.births.bear(slot)
+
+    def _bequeath(self) -> None:
+        """A keeper that left in order has told the store of every death, or kept it on disk itself."""
+        if not self._was_all_told:
+            plan = self._house.plan
+            bequeath(plan.departures_dir, plan.pool, self._funerals.unsettled())
 
     def _report(self) -> None:
         lost = {job for loss in self._lost for job in loss.held}

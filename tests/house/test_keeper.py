@@ -140,8 +140,8 @@ def test_a_stop_at_once_while_a_call_to_the_store_hangs_costs_the_next_start_not
         server.freeze()
         house.send_signal(signal.SIGQUIT)
         assert house.wait_exit() == 0
-        (kept,) = (house.folder / "state").glob("spool/*/departures/house@*.json")
-        assert "interrupted" in kept.read_text()
+        kept = [file.read_text() for file in (house.folder / "state").glob("spool/*/departures/house@*.json")]
+        assert any("interrupted" in text for text in kept)
         server.thaw()
         house.start()
 

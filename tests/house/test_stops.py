@@ -3,12 +3,15 @@
 import contextlib
 import os
 import signal
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.helpers.house import House
+from tests.helpers.servers import running
 
 OpenHouse = Callable[..., House]
 
@@ -180,3 +183,57 @@ def test_everybody_killed_at_once_costs_no_retry_and_the_next_start_recovers_at_
     assert house.wait_until(job, "completed").retry_count == 0
     assert house.wait_until(once, "failed").reason == "worker_lost"
     assert len(house.runs(once)) == 1
+
+
+@pytest.mark.parametrize("accident", [signal.SIGSTOP, signal.SIGKILL], ids=["hangs", "dies again and again"])
+def test_what_no_keeper_lived_to_tell_at_a_stop_is_told_by_the_next_start(open_house: OpenHouse, accident: int) -> None:
+    """The supervisor writes it down itself; else the next start would count it as a lost worker, or wait for the lease."""
+    with running("valkey") as server:
+        house = open_house(workers=2, backend=server.url, start=False)
+        house.config_file.write_text(house.config_file.read_text().replace("[app]", "stop_timeout = 1\n[app]", 1))
+        house.start()
+        job, once = house.enqueue("tasks.hold", {"gate": "a"}), house.enqueue("tasks.hold_once")
+        first = house.wait_for_worker_of(job)
+        house.wait_for_worker_of(once)
+
+        with every_keeper_gets(house, accident):
+            assert house.stop() == 0
+        assert [house.job(one).status.value for one in (job, once)] == ["running"] * 2
+        assert "deaths kept on disk for the next start" in house.log_text()
+        house.start()
+
+        house.wait_for_worker_of(job, other_than=first, within=20)  # a lease is 60 s
+        back, ended = house.job(job), house.wait_until(once, "failed")
+        assert (back.retry_count, back.kill_count) == (0, 0)
+        assert ended.reason == "interrupted"
+        assert back.attempts[0].cause is not None
+        assert back.attempts[0].cause.text == "stopped at the deadline of a shutdown or reload"
+        house.wait_for(
+            lambda: not list((house.folder / "state").glob("spool/*/departures/*")), "the file told and gone"
+        )
+
+
+def is_keeper(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"jobpool: keeper")
+    return False
+
+
+@contextlib.contextmanager
+def every_keeper_gets(house: House, number: int) -> Iterator[None]:
+    """This signal as soon as there is one, and every later one too, until the end."""
+    is_over = threading.Event()
+
+    def send() -> None:
+        while not is_over.wait(0.002):
+            for pid in filter(is_keeper, house.pids()):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, number)
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
