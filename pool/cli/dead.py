@@ -9,28 +9,12 @@ import typer
 from pool.backends.contract import Backend
 from pool.cli import jobs as job_verbs
 from pool.cli.audit import person
+from pool.cli.choosing import choosing
 from pool.cli.jobs import Limit
 from pool.cli.listing import say_jobs
 from pool.cli.output import duration, say_json, say_table
 from pool.cli.payloads import edited_payload
-from pool.cli.selection import (
-    Act,
-    BatchFilter,
-    BeforeFilter,
-    DryRun,
-    Everything,
-    GroupFilter,
-    JobIds,
-    NewerFilter,
-    OlderFilter,
-    QueueFilter,
-    Rate,
-    ReasonFilter,
-    Selection,
-    TextFilter,
-    TypeFilter,
-    act_on_each,
-)
+from pool.cli.selection import Act, DryRun, Rate, Selection, act_on_each
 from pool.cli.store import AsJson, BackendUrl, ConfigFile, load, opened, redacted_fields
 from pool.clock import as_rfc3339
 from pool.config import Loaded
@@ -39,32 +23,22 @@ from pool.jobs.job import Job
 from pool.jobs.lifecycle import Status
 
 DEAD = (Status.FAILED,)
+FILTERS = "type queue reason text before older_than newer_than group batch"
 
 dead_app = typer.Typer(help="The dead letters: failed jobs.", no_args_is_help=True)
 dead_app.command("show")(job_verbs.show)
 
 
 @dead_app.command("list")
+@choosing(FILTERS, among=DEAD)
 def list_dead(
-    type_: TypeFilter = None,
-    queue: QueueFilter = None,
-    reason: ReasonFilter = None,
-    text: TextFilter = None,
-    before: BeforeFilter = None,
-    older_than: OlderFilter = None,
-    newer_than: NewerFilter = None,
-    group: GroupFilter = None,
-    batch: BatchFilter = None,
+    which: Selection,
     limit: Limit = 50,
     as_json: AsJson = False,
     config: ConfigFile = None,
     backend: BackendUrl = None,
 ) -> None:
     """List failed jobs, newest first."""
-    which = Selection(
-        statuses=DEAD, type=type_, queue=queue, reason=reason, text=text, before=before,
-        older_than=older_than, newer_than=newer_than, group=group, batch=batch,
-    )  # fmt: skip
     loaded = load(config, backend)
     with opened(loaded) as store:
         found = list(which.jobs(store, limit))
@@ -73,21 +47,14 @@ def list_dead(
 
 
 @dead_app.command("groups")
+@choosing("type queue reason text older_than newer_than", among=DEAD)
 def list_groups(
-    type_: TypeFilter = None,
-    queue: QueueFilter = None,
-    reason: ReasonFilter = None,
-    text: TextFilter = None,
-    older_than: OlderFilter = None,
-    newer_than: NewerFilter = None,
+    which: Selection,
     as_json: AsJson = False,
     config: ConfigFile = None,
     backend: BackendUrl = None,
 ) -> None:
     """List the different failures: how many jobs each, which error, since when. `--group` takes the fingerprint."""
-    which = Selection(
-        statuses=DEAD, type=type_, queue=queue, reason=reason, text=text, older_than=older_than, newer_than=newer_than
-    )
     with opened(load(config, backend)) as store:
         families = families_of(which.jobs(store))
         now = store.server_now()
@@ -106,18 +73,9 @@ def _error_of(family: Family) -> str:
 
 
 @dead_app.command("retry")
+@choosing(FILTERS, among=DEAD, changes=True)
 def retry_dead(
-    jobs: JobIds = None,
-    type_: TypeFilter = None,
-    queue: QueueFilter = None,
-    reason: ReasonFilter = None,
-    text: TextFilter = None,
-    before: BeforeFilter = None,
-    older_than: OlderFilter = None,
-    newer_than: NewerFilter = None,
-    group: GroupFilter = None,
-    batch: BatchFilter = None,
-    everything: Everything = False,
+    which: Selection,
     payload: Annotated[
         str | None, typer.Option("--payload", metavar="JSON", help="Another payload, for one job; - reads it.")
     ] = None,
@@ -128,10 +86,6 @@ def retry_dead(
     backend: BackendUrl = None,
 ) -> None:
     """Run failed jobs again: by id, or all that match the filters. Their counts start anew, their history stays."""
-    which = Selection(
-        statuses=DEAD, ids=tuple(jobs or ()), type=type_, queue=queue, reason=reason, text=text, before=before,
-        older_than=older_than, newer_than=newer_than, group=group, batch=batch, everything=everything,
-    )  # fmt: skip
     which.require("dead retry")
     if payload is not None and len(which.ids) != 1:
         raise typer.BadParameter("--payload is for one job: give its id")
@@ -143,18 +97,9 @@ def retry_dead(
 
 
 @dead_app.command("discard")
+@choosing(FILTERS, among=DEAD, changes=True)
 def discard_dead(
-    jobs: JobIds = None,
-    type_: TypeFilter = None,
-    queue: QueueFilter = None,
-    reason: ReasonFilter = None,
-    text: TextFilter = None,
-    before: BeforeFilter = None,
-    older_than: OlderFilter = None,
-    newer_than: NewerFilter = None,
-    group: GroupFilter = None,
-    batch: BatchFilter = None,
-    everything: Everything = False,
+    which: Selection,
     dry_run: DryRun = False,
     rate: Rate = None,
     as_json: AsJson = False,
@@ -162,10 +107,6 @@ def discard_dead(
     backend: BackendUrl = None,
 ) -> None:
     """Give failed jobs up for good: they become cancelled with the reason `discarded`."""
-    which = Selection(
-        statuses=DEAD, ids=tuple(jobs or ()), type=type_, queue=queue, reason=reason, text=text, before=before,
-        older_than=older_than, newer_than=newer_than, group=group, batch=batch, everything=everything,
-    )  # fmt: skip
     which.require("dead discard")
     with opened(load(config, backend)) as store:
         act = Act(verb="dead discard", done_word="discarded", do=store.discard)

@@ -6,32 +6,16 @@ import typer
 
 from pool.backends.contract import Backend
 from pool.cli.audit import note
+from pool.cli.choosing import choosing
 from pool.cli.listing import say_job, say_jobs
 from pool.cli.output import say, say_json
-from pool.cli.selection import (
-    Act,
-    BatchFilter,
-    DryRun,
-    Everything,
-    GroupFilter,
-    JobIds,
-    NewerFilter,
-    OlderFilter,
-    QueueFilter,
-    Rate,
-    ReasonFilter,
-    Selection,
-    TextFilter,
-    TypeFilter,
-    act_on_each,
-)
+from pool.cli.selection import Act, DryRun, Rate, Selection, act_on_each
 from pool.cli.store import AsJson, BackendUrl, ConfigFile, load, opened, redacted_fields
 from pool.config import Loaded
 from pool.jobs.documents import job_document
 from pool.jobs.lifecycle import Status
 
 JobId = Annotated[str, typer.Argument(metavar="JOB", help="The job's id.")]
-StatusFilter = Annotated[Status | None, typer.Option("--status", help="Only in this state.")]
 Limit = Annotated[int, typer.Option("--limit", min=1, help="At most so many.")]
 Force = Annotated[bool, typer.Option("--force", help="Kill the worker of a running job that does not stop by itself.")]
 
@@ -42,25 +26,15 @@ jobs_app = typer.Typer(help="Look at jobs, cancel them, run them again.", no_arg
 
 
 @jobs_app.command("list")
+@choosing("status type queue reason text older_than newer_than batch", among=(None,))
 def list_jobs(
-    status: StatusFilter = None,
-    type_: TypeFilter = None,
-    queue: QueueFilter = None,
-    reason: ReasonFilter = None,
-    text: TextFilter = None,
-    older_than: OlderFilter = None,
-    newer_than: NewerFilter = None,
-    batch: BatchFilter = None,
+    which: Selection,
     limit: Limit = 50,
     as_json: AsJson = False,
     config: ConfigFile = None,
     backend: BackendUrl = None,
 ) -> None:
     """List jobs, newest first."""
-    which = Selection(
-        statuses=(status,), type=type_, queue=queue, reason=reason, text=text,
-        older_than=older_than, newer_than=newer_than, batch=batch,
-    )  # fmt: skip
     loaded = load(config, backend)
     with opened(loaded) as store:
         found = list(which.jobs(store, limit))
@@ -79,16 +53,9 @@ def show(job: JobId, as_json: AsJson = False, config: ConfigFile = None, backend
 
 
 @jobs_app.command("cancel")
+@choosing("status type queue text older_than newer_than batch", among=CANCELLABLE, changes=True)
 def cancel(
-    jobs: JobIds = None,
-    status: StatusFilter = None,
-    type_: TypeFilter = None,
-    queue: QueueFilter = None,
-    text: TextFilter = None,
-    older_than: OlderFilter = None,
-    newer_than: NewerFilter = None,
-    batch: BatchFilter = None,
-    everything: Everything = False,
+    which: Selection,
     force: Force = False,
     dry_run: DryRun = False,
     rate: Rate = None,
@@ -97,10 +64,6 @@ def cancel(
     backend: BackendUrl = None,
 ) -> None:
     """Cancel jobs, by id or by filter: those that wait never run; running ones are asked to stop."""
-    which = Selection(
-        statuses=(status,) if status else CANCELLABLE, ids=tuple(jobs or ()), type=type_, queue=queue, text=text,
-        older_than=older_than, newer_than=newer_than, batch=batch, everything=everything,
-    )  # fmt: skip
     which.require("jobs cancel")
     if force and len(which.ids) != 1:
         raise typer.BadParameter("--force kills a worker: it is for one job, give its id")
@@ -115,18 +78,9 @@ def cancel(
 
 
 @jobs_app.command("retry")
+@choosing("status type queue reason text older_than newer_than group batch", among=RETRYABLE, changes=True)
 def retry(
-    jobs: JobIds = None,
-    status: StatusFilter = None,
-    type_: TypeFilter = None,
-    queue: QueueFilter = None,
-    reason: ReasonFilter = None,
-    text: TextFilter = None,
-    older_than: OlderFilter = None,
-    newer_than: NewerFilter = None,
-    group: GroupFilter = None,
-    batch: BatchFilter = None,
-    everything: Everything = False,
+    which: Selection,
     dry_run: DryRun = False,
     rate: Rate = None,
     as_json: AsJson = False,
@@ -134,10 +88,6 @@ def retry(
     backend: BackendUrl = None,
 ) -> None:
     """Run failed or cancelled jobs again, by id or by filter. Their counts start anew, their history stays."""
-    which = Selection(
-        statuses=(status,) if status else RETRYABLE, ids=tuple(jobs or ()), type=type_, queue=queue, reason=reason,
-        text=text, older_than=older_than, newer_than=newer_than, group=group, batch=batch, everything=everything,
-    )  # fmt: skip
     which.require("jobs retry")
     loaded = load(config, backend)
     with opened(loaded) as store:

@@ -20,25 +20,6 @@ from pool.jobs.lifecycle import Reason, Status
 from pool.jobs.times import parse_time
 from pool.units import parse_duration
 
-JobIds = Annotated[list[str] | None, typer.Argument(metavar="[JOB]...", help="Ids; or use filters.")]
-TypeFilter = Annotated[str | None, typer.Option("--type", help="Only this job type.")]
-QueueFilter = Annotated[str | None, typer.Option("--queue", help="Only this queue.")]
-ReasonFilter = Annotated[Reason | None, typer.Option("--reason", help="Only those that ended for this reason.")]
-TextFilter = Annotated[str | None, typer.Option("--text", help="Only with this text in id, type, error or payload.")]
-BeforeFilter = Annotated[
-    str | None, typer.Option("--before", metavar="TIME", help="Only finished before this time (RFC 3339).")
-]
-OlderFilter = Annotated[
-    str | None, typer.Option("--older-than", metavar="AGE", help="Only this long over, or waiting: 90, 10m, 2h, 7d.")
-]
-NewerFilter = Annotated[
-    str | None, typer.Option("--newer-than", metavar="AGE", help="Only over, or enqueued, within this time.")
-]
-GroupFilter = Annotated[
-    str | None, typer.Option("--group", metavar="FINGERPRINT", help="Only this failure, see: jobpool dead groups")
-]
-BatchFilter = Annotated[str | None, typer.Option("--batch", metavar="ID", help="Only members of this batch.")]
-Everything = Annotated[bool, typer.Option("--all", help="All of them.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and change nothing.")]
 Rate = Annotated[float | None, typer.Option("--rate", min=0.01, metavar="N", help="At most so many per second.")]
 
