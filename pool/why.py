@@ -62,6 +62,11 @@ def serves(pool: PoolState, queue: str) -> bool:
     return any(_takes_from(group, queue) for group in _groups(pool))
 
 
+def queues_named_by(pool: PoolState) -> set[str]:
+    """The queues that groups of this pool name one by one; `*` is no name."""
+    return {queue for group in _groups(pool) for queue in group.get("queues", ())} - {"*"}
+
+
 def _groups(pool: PoolState) -> list[dict[str, Any]]:
     groups = pool.facts.get("groups")
     return [group for group in groups.values() if isinstance(group, dict)] if isinstance(groups, dict) else []

@@ -3,6 +3,7 @@
 import dataclasses
 import sys
 from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,15 +11,16 @@ import typer
 
 from pool.backends.contract import Backend, PoolState, QueueState
 from pool.cli.audit import note
+from pool.cli.choosing import choosing
 from pool.cli.failures import Refused
-from pool.cli.jobs import StatusFilter
-from pool.cli.output import duration, rich_table, say, say_json, say_table, text_of
-from pool.cli.selection import DryRun, NewerFilter, OlderFilter, Selection, TextFilter, TypeFilter
+from pool.cli.output import duration, remark, rich_table, say, say_json, say_table, text_of
+from pool.cli.selection import DryRun, Selection
 from pool.cli.store import AsJson, BackendUrl, ConfigFile, load, opened
 from pool.cli.watching import watch
 from pool.jobs.checks import checked_queue
 from pool.jobs.lifecycle import Status
-from pool.why import STALE_BEAT_S, serves
+from pool.settings import Config
+from pool.why import STALE_BEAT_S, queues_named_by, serves
 
 QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.")]
 WAITING = (Status.PENDING, Status.SCHEDULED)
@@ -59,10 +61,29 @@ def queue_document(state: QueueState, pools: Sequence[PoolState]) -> dict[str, A
 
 def pause(queue: QueueName, config: ConfigFile = None, backend: BackendUrl = None) -> None:
     """Hand out nothing from this queue until it is resumed; running jobs finish."""
-    with opened(load(config, backend)) as store:
+    loaded = load(config, backend)
+    with opened(loaded) as store:
+        known = _known_queues(store, loaded.config)
         note(store, "pause", {"queue": checked_queue(queue)})
         store.set_queue(queue, paused=True)
     say(f"queue {queue} is paused; go on with: jobpool resume {queue}")
+    if queue not in known:
+        _say_unknown(queue, known)
+
+
+def _known_queues(store: Backend, config: Config) -> set[str]:
+    """Those that had a job or a setting, that are configured, or that a pool names."""
+    named = {name for pool in store.pools() for name in queues_named_by(pool)}
+    return {state.name for state in store.queues()} | {each.name for each in config.queues} | named
+
+
+def _say_unknown(queue: str, known: set[str]) -> None:
+    """A typing error must not look like a paused queue."""
+    near = get_close_matches(queue, known, n=1)
+    meant = f" Did you mean {near[0]}? Then: jobpool resume {queue}; jobpool pause {near[0]}." if near else ""
+    remark(
+        f"No queue {queue} is known yet; it is remembered as paused and holds back the first job enqueued there.{meant}"
+    )
 
 
 def resume(queue: QueueName, config: ConfigFile = None, backend: BackendUrl = None) -> None:
@@ -73,27 +94,23 @@ def resume(queue: QueueName, config: ConfigFile = None, backend: BackendUrl = No
     say(f"queue {queue} is resumed")
 
 
+@choosing("status type text older_than newer_than", among=WAITING)
 def purge(
+    chosen: Selection,
     queue: QueueName,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     failed: Annotated[bool, typer.Option("--failed", help="Remove its dead letters too.")] = False,
-    status: StatusFilter = None,
-    type_: TypeFilter = None,
-    text: TextFilter = None,
-    older_than: OlderFilter = None,
-    newer_than: NewerFilter = None,
     dry_run: DryRun = False,
     as_json: AsJson = False,
     config: ConfigFile = None,
     backend: BackendUrl = None,
 ) -> None:
     """Remove the waiting jobs of a queue, all or by filter. Running jobs are not touched."""
-    if status is Status.RUNNING:
+    if Status.RUNNING in chosen.statuses:
         raise typer.BadParameter("running jobs are never purged: cancel them first")
-    statuses = (status,) if status else (*WAITING, *([Status.FAILED] if failed else []))
-    which = Selection(
-        statuses=statuses, queue=queue, type=type_, text=text, older_than=older_than, newer_than=newer_than
-    )
+    also = (Status.FAILED,) if failed and chosen.statuses == WAITING else ()
+    statuses = (*chosen.statuses, *also)
+    which = dataclasses.replace(chosen, queue=queue, statuses=statuses)
     with opened(load(config, backend)) as store:
         count = _count(store, which)
         if not dry_run:

@@ -118,6 +118,18 @@ def test_dead_letters_are_listed_retried_and_discarded_by_filter(open_house: Ope
     assert "no job 'no-such-job'" in refused.stderr
 
 
+def test_a_pause_of_a_queue_that_nobody_knows_says_so_and_is_remembered(open_house: OpenHouse) -> None:
+    house = open_house(workers=1, settings='[[groups]]\nname = "post"\ncount = 1\nqueues = ["mail"]\n')
+
+    known, wrong = house.cli("pause", "mail"), house.cli("pause", "mial")
+
+    assert (known.returncode, known.stderr) == (0, "")
+    assert wrong.returncode == 0
+    assert "No queue mial is known yet" in wrong.stderr
+    assert "Did you mean mail? Then: jobpool resume mial; jobpool pause mail." in wrong.stderr
+    assert {q["name"] for q in house.cli_json("queues") if q["paused"]} == {"mail", "mial"}
+
+
 def test_a_paused_queue_hands_out_nothing_until_it_is_resumed(open_house: OpenHouse) -> None:
     house = open_house()
     house.cli("pause", "default")
