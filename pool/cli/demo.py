@@ -8,7 +8,13 @@ import typer
 
 def demo(
     path: Annotated[
-        Path, typer.Option("--path", exists=True, file_okay=False, help="Whose files to take; default: here.")
+        Path,
+        typer.Option(
+            "--path",
+            exists=True,
+            file_okay=False,
+            help="Whose files to take, the first 3,000 up to 256 MB; default: here.",
+        ),
     ] = Path(),
     workers: Annotated[int, typer.Option("--workers", min=2, max=64, help="Worker processes.")] = 4,
 ) -> int:

@@ -34,9 +34,9 @@ def tell(path: Path, workers: int) -> int:
     """The whole demo; 0 when every job is accounted for."""
     found = find_files(path)
     view = make_view()
-    view.say(f"{len(found.files):,} files under {path.absolute()}" + (" (there are more)" if found.is_cut else ""))
-    if found.skipped:
-        view.say(f"passed over: {', '.join(found.skipped[:8])}{', …' if len(found.skipped) > 8 else ''}")
+    view.say(f"{len(found.files):,} files under {path.absolute()}")
+    for words in found.said:
+        view.say(words)
     with DemoPool(workers) as pool, Client(pool.url) as client:
         view.say(f"a pool of {workers} workers and a keeper is ready, everything of it in {pool.folder}")
         story = Story(pool, client, view)

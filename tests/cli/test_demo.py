@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from pool.cli import demo_files
 from pool.cli.demo_files import find_files
 from pool.cli.demo_story import Account
 from pool.cli.demo_view import summary_lines
@@ -78,6 +79,16 @@ def test_noise_links_and_folders_are_passed_over(library: Path) -> None:
     found = find_files(library)
     assert sorted(Path(file).name for file in found.files) == sorted(f"book-{n}.txt" for n in range(25))
     assert found.skipped == [".git", ".venv", "__pycache__", "node_modules"]
+
+
+def test_what_the_demo_does_not_take_it_says(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo_files, "MAX_FILES", 20)
+    (library / "a-film.mkv").open("wb").truncate(demo_files.MAX_BYTES + 1)
+
+    found = find_files(library)
+
+    assert len(found.files) == 20
+    assert found.said[:2] == ["the first 20 files only, there are more", "1 above 256 MB passed over"]
 
 
 WHOLE = Account(
