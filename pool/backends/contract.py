@@ -20,6 +20,7 @@ from pool.backends.messages import (
     Beat,
     BeatAnswer,
     Departure,
+    Finished,
     Held,
     JobFilter,
     LimitState,
@@ -47,6 +48,7 @@ __all__ = [
     "Beat",
     "BeatAnswer",
     "Departure",
+    "Finished",
     "Held",
     "Inspection",
     "Intake",
@@ -142,6 +144,26 @@ class Work(Protocol):
         under the same claim number: this is how a worker makes sure of an old claim before it starts late.
         """
 
+    def exchange_many(
+        self,
+        lanes: Sequence[LaneId],
+        request: int,
+        *,
+        settlements: Sequence[Settlement | None],
+        want: Want | None = None,
+        ahead: int = 0,
+        leave: int = 0,
+    ) -> list[Answer]:
+        """One round trip for several lanes of one worker, which runs their jobs one after the other. An answer per lane.
+
+        `lanes[0]` leads: it does what `exchange` does, and its record numbers the call for all. The other lanes settle
+        (`settlements` has their words in the order of `lanes`) under the same number. Up to `ahead` of them, in their
+        order, that hold nothing afterwards are given a job each, ahead of its start: what the same want would be handed
+        next, as long as that is plain - never at-most-once, limited, to run alone, expired or unreadable, nor after such
+        a one - and at least `leave` jobs of its queue stay pending for others. Each lane's part is one atomic step;
+        the whole need not be. The same number again, with the same words, gives the same answers.
+        """
+
     def report(
         self, held: Held, *, progress: float | None = None, note: str | None = None, checkpoint: str | None = None
     ) -> bool:
@@ -165,6 +187,7 @@ class Upkeep(Protocol):
     def recover(self, departure: Departure) -> list[Recovered]:
         """Take back what a departed worker held, by the table of costs in `jobs.retry.after_loss`, and bar it.
 
+        What had `finished` there is completed instead: its word stood on the board and had not been handed in.
         Idempotent. A cancel flag turns the job `cancelled`. Rings."""
 
     def recover_expired(self) -> list[Recovered]:

@@ -80,6 +80,16 @@ class BeatAnswer:
     unknown: tuple[Held, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A job that completed, by its lane's word on the board, under this claim; a later settlement is answered False."""
+
+    job_id: str
+    claim: int
+    started_at: float
+    result: str | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Departure:
     """A worker process is gone (planned or not). `generation`s up to the worker's are barred when `bar` is true.
@@ -98,6 +108,7 @@ class Departure:
     bar: bool = True
     output: Mapping[int, str] = field(default_factory=dict)
     lanes: tuple[int, ...] | None = None  # only these lanes (an audit's hand-back); None = all
+    finished: Mapping[int, Finished] = field(default_factory=dict)  # lane -> its job, completed and not handed in
 
 
 @dataclass(frozen=True, slots=True)

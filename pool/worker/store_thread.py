@@ -7,7 +7,7 @@ import contextlib
 import os
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -78,6 +78,24 @@ class StoreThread:
             lambda store: store.exchange(lane, request, settlement=settlement, want=want)
         ).result()
         return answer
+
+    def exchange_many(
+        self,
+        lanes: Sequence[LaneId],
+        request: int,
+        *,
+        settlements: Sequence[Settlement | None],
+        want: Want | None = None,
+        ahead: int = 0,
+        leave: int = 0,
+    ) -> list[Answer]:
+        """Its lanes run at the same time, so each calls for itself; here for completeness."""
+
+        def call(store: Backend) -> list[Answer]:
+            return store.exchange_many(lanes, request, settlements=settlements, want=want, ahead=ahead, leave=leave)
+
+        answers: list[Answer] = self.submit(call).result()
+        return answers
 
     def wait(self, want: Want, seconds: float, interrupt_fd: int | None = None) -> None:
         """The thread listens by itself."""

@@ -1,6 +1,7 @@
 """What a lane does, on Redis: the hot path, and the sleep beside it."""
 
 import os
+from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
@@ -19,6 +20,7 @@ from pool.backends.redis.records import (
 )
 from pool.backends.redis.scripts import step
 from pool.backends.redis.trouble import ConnectionBroken, ServerError
+from pool.backends.sheaf import one_by_one
 from pool.clock import monotonic_now
 from pool.descriptors import readable
 from pool.errors import BackendUnavailable, ClaimLost, LaneBarred, RequestRefused
@@ -76,6 +78,21 @@ class RedisWork(RedisIntake):
         if claim is not None and claim.max_retries == 0 and not self._is_claim_on_disk(lane):
             claim = None
         return Answer(_SETTLED[answer[1]], claim)
+
+    def exchange_many(
+        self,
+        lanes: Sequence[LaneId],
+        request: int,
+        *,
+        settlements: Sequence[Settlement | None],
+        want: Want | None = None,
+        ahead: int = 0,
+        leave: int = 0,
+    ) -> list[Answer]:
+        def exchange(lane: LaneId, number: int, word: Settlement | None, wanted: Want | None) -> Answer:
+            return self.exchange(lane, number, settlement=word, want=wanted)
+
+        return one_by_one(exchange, lanes, request, settlements, want)
 
     def _turn_to_lane(self, lane: LaneId) -> bytes:
         self._lane, self._lane_bytes = lane, self._lanes.get(lane) or self._lane_piece(lane)

@@ -21,6 +21,7 @@ from pool.backends.contract import (
     Statistics,
     Want,
 )
+from pool.backends.sheaf import one_by_one
 from pool.backends.sqlite import batches, departures, inspection, intake, limits, marks, notes, upkeep, work
 from pool.backends.sqlite.lanes import StaleLane
 from pool.backends.sqlite.leases import Watcher
@@ -143,6 +144,21 @@ class SqliteBackend:
         if told.work_is_left and want is not None:
             self._waiting.pass_on(want)
         return told.answer
+
+    def exchange_many(
+        self,
+        lanes: Sequence[LaneId],
+        request: int,
+        *,
+        settlements: Sequence[Settlement | None],
+        want: Want | None = None,
+        ahead: int = 0,
+        leave: int = 0,
+    ) -> list[Answer]:
+        def exchange(lane: LaneId, number: int, word: Settlement | None, wanted: Want | None) -> Answer:
+            return self.exchange(lane, number, settlement=word, want=wanted)
+
+        return one_by_one(exchange, lanes, request, settlements, want)
 
     def report(
         self, held: Held, *, progress: float | None = None, note: str | None = None, checkpoint: str | None = None
