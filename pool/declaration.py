@@ -5,11 +5,19 @@ Type checkers see the function's own signature on `enqueue` and its kin.
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack, cast, overload
 
 from pool.errors import InvalidJob
 from pool.jobs import drafts
-from pool.jobs.checks import Options, checked_name, checked_queue, whole_number
+from pool.jobs.checks import (
+    MAX_KILLS,
+    MAX_RETRIES,
+    Options,
+    checked_name,
+    checked_queue,
+    refuse_unknown,
+    whole_number,
+)
 from pool.jobs.job import NewJob, Receipt
 from pool.jobs.limits import MAX_COUNT, parse_rate
 from pool.jobs.policy import BackoffLike, policy_from
@@ -24,6 +32,34 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 BackoffRule = BackoffLike | Mapping[type[BaseException], BackoffLike]
+
+
+class Declaration(TypedDict, total=False):
+    """What `@pool.job` may say; left out or None = as [jobs] says."""
+
+    name: str | None
+    aliases: Sequence[str]
+    queue: str | None
+    priority: str | int | None
+    max_retries: int | None
+    backoff: BackoffRule | None
+    fatal: Sequence[type[BaseException]]
+    timeout: Span | None
+    max_kills: int | None
+    unique_key: UniqueKey | None
+    redact: Sequence[str]
+    limit: str
+    max_running: int
+    limit_key: UniqueKey | None
+
+
+_CHECKS: dict[str, Callable[[Any], Any]] = {
+    "queue": checked_queue,
+    "priority": parse_priority,
+    "max_retries": lambda value: whole_number(value, "max_retries", 0, MAX_RETRIES),
+    "timeout": lambda value: parse_span(value, "timeout"),
+    "max_kills": lambda value: whole_number(value, "max_kills", 1, MAX_KILLS),
+}
 
 
 class Job(drafts.Declared, Generic[P, R]):
@@ -83,77 +119,45 @@ def job(function: Callable[P, R], /) -> Job[P, R]: ...
 
 
 @overload
-def job(
-    *,
-    name: str | None = None,
-    aliases: Sequence[str] = (),
-    queue: str | None = None,
-    priority: str | int | None = None,
-    max_retries: int | None = None,
-    backoff: BackoffRule | None = None,
-    fatal: Sequence[type[BaseException]] = (),
-    timeout: Span | None = None,
-    max_kills: int | None = None,
-    unique_key: UniqueKey | None = None,
-    redact: Sequence[str] = (),
-    limit: str = "",
-    max_running: int = 0,
-    limit_key: UniqueKey | None = None,
-) -> Callable[[Callable[P, R]], Job[P, R]]: ...
+def job(**declaration: Unpack[Declaration]) -> Callable[[Callable[P, R]], Job[P, R]]: ...
 
 
 def job(function: Callable[..., Any] | None = None, /, **declaration: Any) -> Any:
     """Declare a job: bare, or with what it says of itself (docs/jobs.md has every word). Its name is module.function."""
-    if function is not None:
-        return _declared(function)
-    return functools.partial(_declared, **declaration)
+    refuse_unknown(declaration, Declaration)
+    said = cast(Declaration, declaration)
+    return functools.partial(_declared, said=said) if function is None else _declared(function, said)
 
 
-def _declared(
-    function: Callable[P, R],
-    *,
-    name: str | None = None,
-    aliases: Sequence[str] = (),
-    queue: str | None = None,
-    priority: str | int | None = None,
-    max_retries: int | None = None,
-    backoff: BackoffRule | None = None,
-    fatal: Sequence[type[BaseException]] = (),
-    timeout: Span | None = None,
-    max_kills: int | None = None,
-    unique_key: UniqueKey | None = None,
-    redact: Sequence[str] = (),
-    limit: str = "",
-    max_running: int = 0,
-    limit_key: UniqueKey | None = None,
-) -> Job[P, R]:
+def _declared(function: Callable[P, R], said: Declaration) -> Job[P, R]:
     _refuse_what_is_no_function(function)
-    said: dict[str, Any] = {
-        "queue": None if queue is None else checked_queue(queue),
-        "priority": None if priority is None else parse_priority(priority),
-        "max_retries": None if max_retries is None else whole_number(max_retries, "max_retries", 0, 100),
-        "timeout": None if timeout is None else parse_span(timeout, "timeout"),
-        "max_kills": None if max_kills is None else whole_number(max_kills, "max_kills", 1, 100),
-    }
-    _refuse_empty_limit(limit, max_running, limit_key)
-    left_out = {field for field, value in said.items() if value is None}
+    _refuse_empty_limit(said)
+    backoff, terms = said.get("backoff"), _terms(said)
+    left_out = _CHECKS.keys() - terms.keys()
     if backoff is None or isinstance(backoff, Mapping):
-        left_out.add("backoff")
+        left_out |= {"backoff"}
+    name = said.get("name")
     declared = JobType(
         name=checked_name(_name_of(function) if name is None else name, "name"),
         function=function,
-        policy=policy_from(backoff, fatal),
-        redact=_names(redact, "redact"),
-        unique_key=unique_key,
-        aliases=_names(aliases, "aliases"),
-        limit=limit,
-        max_running=whole_number(max_running, "max_running", 0, MAX_COUNT),
-        limit_key=limit_key,
-        **{field: value for field, value in said.items() if value is not None},
+        policy=policy_from(backoff, said.get("fatal", ())),
+        redact=_names(said.get("redact", ()), "redact"),
+        unique_key=said.get("unique_key"),
+        aliases=_names(said.get("aliases", ()), "aliases"),
+        limit=said.get("limit", ""),
+        max_running=whole_number(said.get("max_running", 0), "max_running", 0, MAX_COUNT),
+        limit_key=said.get("limit_key"),
+        **terms,
     )
     declared.signature  # noqa: B018  a signature that cannot travel is refused where it is written
     registry.add(declared, frozenset(left_out))
     return Job(function, declared.name)
+
+
+def _terms(said: Declaration) -> dict[str, Any]:
+    """What is said of the numbers that have a default in [jobs], checked; what is None was not said."""
+    given = {field: value for field, value in said.items() if field in _CHECKS and value is not None}
+    return {field: _CHECKS[field](value) for field, value in given.items()}
 
 
 def _refuse_what_is_no_function(function: object) -> None:
@@ -163,9 +167,9 @@ def _refuse_what_is_no_function(function: object) -> None:
         raise InvalidJob(f"@pool.job goes above a function; {function!r} is a {type(function).__name__}")
 
 
-def _refuse_empty_limit(limit: str, max_running: int, limit_key: UniqueKey | None) -> None:
-    parse_rate(limit)
-    if limit_key is not None and not (limit or max_running):
+def _refuse_empty_limit(said: Declaration) -> None:
+    parse_rate(said.get("limit", ""))
+    if said.get("limit_key") is not None and not (said.get("limit") or said.get("max_running")):
         raise InvalidJob('limit_key is given, but nothing is limited: add limit="100/m" or max_running=5')
 
 

@@ -66,7 +66,7 @@ def new_job(
 
     `payload` is JSON text that already fits the type, where the type is known.
     """
-    _refuse_unknown(options)
+    refuse_unknown(options, Options)
     run_at, delay = _due(options)
     expires_in, max_retries = options.get("expires_in"), _either(options.get("max_retries"), terms.max_retries)
     return NewJob(
@@ -155,9 +155,10 @@ def checked_queue(value: object) -> str:
     return name
 
 
-def _refuse_unknown(options: Options) -> None:
-    for name in options.keys() - Options.__annotations__.keys():
-        near = get_close_matches(name, Options.__annotations__, n=1)
+def refuse_unknown(said: Mapping[str, Any], known: type) -> None:
+    """InvalidJob for a word that is no key of `known`, a TypedDict."""
+    for name in said.keys() - known.__annotations__.keys():
+        near = get_close_matches(name, known.__annotations__, n=1)
         raise InvalidJob(f"unknown field {name!r}{f'; did you mean {near[0]!r}?' if near else ''}")
 
 

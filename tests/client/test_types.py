@@ -42,6 +42,7 @@ mail.options(prio=1)  # wrong: unknown option
 pool.Client().enqueue(bare, {"n": 1}, prio=5)  # wrong: unknown option
 number: int = bare(1)  # wrong: returns a string
 pool.job(queue=5)  # wrong: a queue is a string
+pool.job(queu="mail")  # wrong: no such word
 """
 
 

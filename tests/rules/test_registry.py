@@ -219,3 +219,10 @@ def test_the_same_name_twice_in_one_module_is_a_mistake(a_module: Any) -> None:
 def test_a_factory_that_makes_two_different_jobs_of_one_name_is_refused(a_module: Any) -> None:
     with pytest.raises(InvalidJob, match="already taken"):
         a_module("def make(n):\n    @pool.job\n    def f(): return n\n    return f\nmake(1)\nmake(2)\n")
+
+
+def test_a_declaration_with_an_unknown_word_is_refused_with_the_nearest_one() -> None:
+    declaration: dict[str, Any] = {"max_retry": 3}
+
+    with pytest.raises(InvalidJob, match="unknown field 'max_retry'; did you mean 'max_retries'"):
+        pool.job(**declaration)
