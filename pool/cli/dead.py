@@ -11,11 +11,10 @@ from pool.cli import jobs as job_verbs
 from pool.cli.audit import person
 from pool.cli.choosing import choosing
 from pool.cli.jobs import Limit
-from pool.cli.listing import say_jobs
 from pool.cli.output import duration, say_json, say_table
 from pool.cli.payloads import edited_payload
 from pool.cli.selection import Act, DryRun, Rate, Selection, act_on_each
-from pool.cli.store import AsJson, BackendUrl, ConfigFile, load, opened, redacted_fields
+from pool.cli.store import AsJson, BackendUrl, ConfigFile, load, opened
 from pool.clock import as_rfc3339
 from pool.config import Loaded
 from pool.jobs.fingerprint import Family, families_of
@@ -39,11 +38,7 @@ def list_dead(
     backend: BackendUrl = None,
 ) -> None:
     """List failed jobs, newest first."""
-    loaded = load(config, backend)
-    with opened(loaded) as store:
-        found = list(which.jobs(store, limit))
-        hidden = redacted_fields(store, loaded)
-    say_jobs(found, hidden, as_json=as_json, empty="no dead letters")
+    job_verbs.list_those(which, limit, load(config, backend), as_json=as_json, empty="no dead letters")
 
 
 @dead_app.command("groups")

@@ -35,11 +35,15 @@ def list_jobs(
     backend: BackendUrl = None,
 ) -> None:
     """List jobs, newest first."""
-    loaded = load(config, backend)
+    list_those(which, limit, load(config, backend), as_json=as_json, empty="no jobs")
+
+
+def list_those(which: Selection, limit: int, loaded: Loaded, *, as_json: bool, empty: str) -> None:
+    """Show the jobs that are meant, with what their types hide left out; the words of `empty` when there are none."""
     with opened(loaded) as store:
         found = list(which.jobs(store, limit))
         hidden = redacted_fields(store, loaded)
-    say_jobs(found, hidden, as_json=as_json, empty="no jobs")
+    say_jobs(found, hidden, as_json=as_json, empty=empty)
 
 
 @jobs_app.command("show")
