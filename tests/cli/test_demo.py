@@ -83,7 +83,8 @@ def test_noise_links_and_folders_are_passed_over(library: Path) -> None:
 
 def test_what_the_demo_does_not_take_it_says(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo_files, "MAX_FILES", 20)
-    (library / "a-film.mkv").open("wb").truncate(demo_files.MAX_BYTES + 1)
+    with (library / "a-film.mkv").open("wb") as film:
+        film.truncate(demo_files.MAX_BYTES + 1)
 
     found = find_files(library)
 
