@@ -107,3 +107,17 @@ def _unix_socket(path: Path) -> socket.socket:
         reason = "the path is too long" if error.errno == errno.ENAMETOOLONG else error.strerror or str(error)
         raise ConfigError(f"cannot listen on web.listen {path}: {reason}") from error
     return made
+
+
+def file_of(listen: str) -> tuple[int, int] | None:
+    """Which file is at a Unix socket's place now: device and inode; None for TCP, or when there is none."""
+    with contextlib.suppress(OSError):
+        status = Path(listen).lstat()
+        return (status.st_dev, status.st_ino) if is_unix(listen) else None
+    return None
+
+
+def remove_file(listen: str, mine: tuple[int, int] | None) -> None:
+    """Take our Unix socket away when we leave, but not the one that an heir has put in its place."""
+    if mine is not None and file_of(listen) == mine:
+        Path(listen).unlink(missing_ok=True)

@@ -23,7 +23,7 @@ from pool.logs import log
 from pool.seat import Seat
 from pool.settings import Config
 from pool.web.app import create_app
-from pool.web.listening import listen_at, refuse_unsafe
+from pool.web.listening import file_of, listen_at, refuse_unsafe, remove_file
 from pool.web.protocol import Connection
 
 LEAVE_WITHIN_S = 10
@@ -60,6 +60,7 @@ class Server(uvicorn.Server):
         self.listen = config.web.listen
         self.app = create_app(config, store_opener(config))
         self.socket = listen_at(self.listen, beside_predecessor=beside_predecessor)
+        self._file = file_of(self.listen)
         super().__init__(
             uvicorn.Config(
                 self.app,
@@ -92,6 +93,7 @@ class Server(uvicorn.Server):
         life = asyncio.create_task(self._show(show_life))
         await self.serve(sockets=[self.socket])
         life.cancel()
+        remove_file(self.listen, self._file)
         show_leaving()
         return 0
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import httpx
@@ -14,7 +15,7 @@ import pytest
 from pool.errors import ConfigError
 from pool.settings import Config
 from pool.web.auth import Tokens
-from pool.web.listening import refuse_unsafe
+from pool.web.listening import file_of, listen_at, refuse_unsafe, remove_file
 from tests.helpers.house import House
 from tests.helpers.until import until
 from tests.web.serving import TYPES, Api, free_port, token_of, tokens_toml
@@ -147,6 +148,28 @@ def test_a_web_child_that_hangs_is_replaced(
     stopped = house.status()["web"]["pid"]
     os.kill(stopped, signal.SIGSTOP)
     until(lambda: (house.status()["web"] or {}).get("pid") not in (None, stopped) and api.answers(), "its heir")
+
+
+def test_a_web_child_takes_its_unix_socket_away(open_house: Callable[..., House]) -> None:
+    house = open_house(workers=1, start=False)
+    path = house.folder / "web.sock"
+    with house.config_file.open("a") as file:
+        file.write(f'[web]\nenabled = true\nlisten = "{path}"\n{tokens_toml()}')
+    house.start()
+    until(path.exists, "the socket")
+    assert house.stop() == 0
+    assert not path.exists()
+
+
+def test_what_an_heir_has_put_in_its_place_stays(tmp_path: Path) -> None:
+    path = tmp_path / "web.sock"
+    with closing(listen_at(str(path))):
+        mine = file_of(str(path))
+        with closing(listen_at(str(path))):
+            remove_file(str(path), mine)
+            assert path.exists()
+            remove_file(str(path), file_of(str(path)))
+            assert not path.exists()
 
 
 def test_tokens_are_rotated_by_a_reload_without_a_gap(
