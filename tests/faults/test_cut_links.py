@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pool.backends.redis.backend import RedisBackend
-from pool.errors import BackendUnavailable
+from pool.errors import BackendUnavailable, IllegalMove
 from pool.jobs.job import Outcome
 from pool.jobs.lifecycle import Status
 from tests.faults.proxy import Proxy
@@ -163,3 +163,20 @@ def test_a_recovery_cut_at_any_byte_costs_one_retry(store: RedisBackend, link: P
     for place in places(cutter, lost, STRIDE):
         if place.get("requests", 0) < 1500 and place.get("replies", 0) < 200:
             lost(**place)
+
+
+@pytest.mark.parametrize("order", ["cancel", "revive", "discard"])
+def test_an_order_that_was_obeyed_is_not_called_illegal_because_its_answer_was_lost(
+    store: RedisBackend, link: Proxy, order: str
+) -> None:
+    """The command is sent again on a new connection; by then the job is where the first copy has brought it."""
+    job_id = put(store)
+    if order != "cancel":
+        hand = Hand(store)
+        hand.take()
+        hand.fail()
+    link.cut_after(replies=1)
+    told = getattr(store, order)(job_id)
+    assert told.status is (Status.PENDING if order == "revive" else Status.CANCELLED)
+    with pytest.raises(IllegalMove):
+        getattr(store, order)(job_id)

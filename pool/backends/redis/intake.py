@@ -1,6 +1,6 @@
 """What producers and operators do, on Redis."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any
@@ -29,7 +29,7 @@ from pool.errors import (
     UniqueConflict,
 )
 from pool.jobs.job import PAYLOAD_REPLACED, Job, NewBatch, NewJob, Receipt
-from pool.jobs.lifecycle import Status
+from pool.jobs.lifecycle import MOVES, Status
 from pool.jobs.priority import POINTS_PER_AGEING
 
 DISK_WAIT_MS = 1500
@@ -42,6 +42,7 @@ class RedisIntake:
 
     _session: Session
     _keys: Keys
+    job: Callable[[str], Job]
 
     def __init__(self) -> None:
         self._purging: dict[tuple[str, frozenset[Status]], str] = {}
@@ -123,6 +124,8 @@ class RedisIntake:
         match answer:
             case [b"none"]:
                 raise JobNotFound(job_id)
+            case [b"illegal", status] if self._session.was_sent_twice and _is_after(move, status.decode()):
+                return self.job(job_id)
             case [b"illegal", status]:
                 raise IllegalMove(move, status.decode(), job_id)
             case [b"taken", key, holder]:
@@ -163,6 +166,11 @@ class RedisIntake:
         else:
             self._purging[which] = mark.decode()
         return int(removed)
+
+
+def _is_after(move: str, status: str) -> bool:
+    """Whether the job is where this order leads: then it was obeyed, and only the answer of its first copy was lost."""
+    return Status(status) is MOVES[move][1]
 
 
 def _batch_arguments(batch: NewBatch | None) -> tuple[bytes, bytes, bytes]:

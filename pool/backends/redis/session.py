@@ -27,6 +27,7 @@ class Session:
         self._patience = self.answer_seconds  # of the call under way
         self._connection: Connection | None = None
         self._node: tuple[str, int] | None = None  # the cluster node that owns our slot, once known
+        self.was_sent_twice = False  # the last call: its first copy may have been obeyed, its answer was lost
 
     def run(self, name: str, keys: tuple[bytes, ...], args: Sequence[Argument] = ()) -> Any:
         """A step of scripts/. Safe to repeat, so a connection found closed is replaced and the step sent again once."""
@@ -114,12 +115,14 @@ class Session:
 
     def _ask_twice(self, packed: bytes) -> Any:
         """A server that restarted or dropped us is met by one fresh connection; a silent one is not asked again."""
+        self.was_sent_twice = False
         try:
             return self.connection().ask(packed)
         except ConnectionBroken as broken:
             self.close()
             if broken.timed_out or not broken.was_sent:
                 raise self._given_up(broken) from broken
+        self.was_sent_twice = True
         try:
             return self.connection().ask(packed)
         except ConnectionBroken as broken:

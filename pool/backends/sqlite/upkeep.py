@@ -50,7 +50,7 @@ def _adopt(tx: Transaction, held: Held) -> bool:
     job: Row | None = tx.run(_SQL["adoptable"], (rows.id_bytes(held.job_id),)).fetchone()
     if job is None:
         return False
-    rank, queue, _, claims, last_lane = job
+    rank, queue, limited, claims, last_lane = job
     record = lanes.find_or_add(tx, held.lane, leased=True)
     if record.held is not None or record.barred or not _was_its_own(record, claims, last_lane, held):
         return False
@@ -58,6 +58,8 @@ def _adopt(tx: Transaction, held: Held) -> bool:
     tx.run(_SQL["adopt lane"], (rank, held.claim, record.id))
     tx.run(_SQL["adopt job"], (record.id, held.claim, now, tx.host.boottime(), now, rank))
     tx.moved(queue, PENDING, RUNNING)
+    if limited is not None:
+        tx.freed.add(limited)
     return True
 
 
@@ -129,7 +131,7 @@ def promote(tx: Transaction, limit: int) -> Promotion:
     moved = work.promote_due(tx, limit)
     limits.open_due(tx, limit)
     limits.let_go(tx)
-    return Promotion(moved, next_event(tx))
+    return Promotion(moved, next_event(tx), is_waiting=moved > 0)
 
 
 def next_event(tx: Transaction) -> float | None:
@@ -141,12 +143,6 @@ def next_event(tx: Transaction) -> float | None:
 def expire(tx: Transaction, limit: int) -> None:
     for rank, queue, status in tx.all(_SQL["expired"], (tx.now, limit)):
         intake.end_unstarted(tx, rank, queue, status, CANCELLED, Reason.EXPIRED)
-
-
-def has_due(tx: Transaction) -> bool:
-    """Whether `promote` would do anything."""
-    due = next_event(tx)
-    return (due is not None and due <= tx.now) or bool(tx.all(_SQL["expired"], (tx.now, 1)))
 
 
 def tick(tx: Transaction, schedule: str, version: str, due: float, job: NewJob | None) -> Receipt | None:

@@ -12,7 +12,7 @@ WHERE l.pool = ? AND l.held IS NOT NULL;
 SELECT id, lane, held, claim FROM lanes WHERE pool = ? AND slot = ? AND generation = ? AND held IS NOT NULL ORDER BY lane;
 
 -- name: adoptable
-SELECT rank, queue, priority, claims, lane FROM jobs WHERE id = ? AND status = 1;
+SELECT rank, queue, limited, claims, lane FROM jobs WHERE id = ? AND abs(status) = 1;
 
 -- name: adopt job
 UPDATE jobs SET status = 2, lane = ?, claims = ?, claimed_at = ?, claimed_boot = ?, updated_at = ? WHERE rank = ?;
@@ -55,6 +55,12 @@ DELETE FROM lanes WHERE held IS NULL AND lease IS NOT NULL;
 -- name: expired
 SELECT rank, queue, status FROM jobs WHERE status <= 1 AND expires_at IS NOT NULL AND expires_at <= ?
 ORDER BY expires_at LIMIT ?;
+
+-- name: what is next
+SELECT (SELECT min(run_at) FROM jobs WHERE status = 0),
+  (SELECT min(opens_at) FROM limits WHERE opens_at IS NOT NULL),
+  (SELECT min(expires_at) FROM jobs WHERE status <= 1 AND expires_at IS NOT NULL),
+  EXISTS (SELECT 1 FROM queues WHERE pending > 0 AND NOT paused);
 
 -- name: tick
 INSERT INTO ticks (schedule, version, due) VALUES (?, ?, ?)

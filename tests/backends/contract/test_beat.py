@@ -2,12 +2,12 @@
 
 import pytest
 
-from pool.backends.contract import Backend, BeatAnswer, Held
+from pool.backends.contract import Backend, BeatAnswer, Held, JobFilter
 from pool.identity import LaneId, PoolId, WorkerId, new_pool_id
 from pool.jobs.ids import new_job_id
-from pool.jobs.job import Outcome
+from pool.jobs.job import NewBatch, Outcome, Settlement
 from pool.jobs.lifecycle import Status
-from tests.helpers.builders import Hand, beat, departure, new_jobs, numbers_of, put, some_pool
+from tests.helpers.builders import Hand, beat, departure, new_job, new_jobs, numbers_of, put, some_pool
 from tests.helpers.states import unchanged
 from tests.helpers.until import until
 
@@ -168,11 +168,49 @@ def test_a_claim_that_a_failover_lost_is_adopted_again(store: Backend, house: Po
     job = store.job(job_id)
     assert (job.status, job.worker_id, job.claim) == (Status.RUNNING, str(hand.lane), 1)
     assert _hand(store, some_pool("other")).claim() is None
-    from pool.jobs.job import Settlement
-
-    word = Settlement(job_id=job_id, claim=1, outcome=Outcome.COMPLETED)
-    assert hand.exchange(settlement=word).settled is True
+    assert hand.exchange(settlement=_completed(held)).settled is True
     assert store.job(job_id).status is Status.COMPLETED
+
+
+def test_an_adopted_job_counts_in_its_limit_and_makes_room_when_it_ends(store: Backend, house: PoolId) -> None:
+    one_at_a_time = {"limit_key": "api", "limit_running": 1}
+    first, second = put(store, **one_at_a_time), put(store, **one_at_a_time)
+    hand, other = _hand(store, house), _hand(store, some_pool("other"))
+    held = Held(hand.lane, first, 1)  # the store never heard of claim 1
+    assert store.beat(beat(house, [held])) == CLEAN
+    assert other.claim() is None, "the limit is used up by the adopted job"
+    assert (store.limits()[0].running, store.limits()[0].waiting) == (1, 1)
+    hand.exchange(settlement=_completed(held))
+    assert other.take().job_id == second
+
+
+def test_a_job_that_waits_for_its_limit_is_adopted_all_the_same(store: Backend, house: PoolId) -> None:
+    """Before the failover there was room for it."""
+    one_at_a_time = {"limit_key": "api", "limit_running": 1}
+    put(store, **one_at_a_time)
+    held = Held(_hand(store, house).lane, put(store, **one_at_a_time), 1)
+    _hand(store, some_pool("other")).take()
+    assert store.beat(beat(house, [held])) == CLEAN
+    assert store.job(held.job_id).status is Status.RUNNING
+    assert (store.limits()[0].running, store.limits()[0].waiting) == (2, 0)
+
+
+def test_an_adopted_job_leaves_nothing_undone_at_its_end(store: Backend, house: PoolId) -> None:
+    """Its unique key is free again, what follows it is enqueued, its batch is over."""
+    batch = NewBatch(id=new_job_id(), on_complete=new_job(queue="after"))
+    job = new_job(unique_key="report", on_success=new_job(queue="after"))
+    store.enqueue([job], batch=batch)
+    hand = _hand(store, house)
+    held = Held(hand.lane, job.id, 1)
+    store.beat(beat(house, [held]))
+    assert hand.exchange(settlement=_completed(held)).settled is True
+    assert put(store, unique_key="report") != job.id
+    assert store.batch(batch.id).is_over
+    assert len(store.jobs(JobFilter(queue="after")).jobs) == 2
+
+
+def _completed(held: Held) -> Settlement:
+    return Settlement(job_id=held.job_id, claim=held.claim, outcome=Outcome.COMPLETED)
 
 
 # ---------------------------------------------------------------- leaving

@@ -38,8 +38,12 @@ call('HDEL', POOL, 'lost')
 if fields['facts'] ~= ARGV[3] then call('HSET', POOL, 'facts', ARGV[3]) end
 call('ZADD', POOLS, NOW_TEXT, POOL_TEXT)
 
-local function adopt(lane_name, id, claim, s)
+local function adopt(lane_name, id, claim, s, record)
   leave_place(id, s.queue)
+  local key = limit_of_record(record)
+  if key then enter_limit(id, s.queue, key) end
+  local has_extras = record.extras ~= '' or record.expires_at > 0
+  if has_extras and not has(s.flags, F_EXTRAS) then s.flags = s.flags + F_EXTRAS end
   s.status, s.lane, s.claim, s.claimed = RUNNING, POOL_TEXT .. '/' .. lane_name, claim, NOW
   call('ZADD', ROOT .. 'running:' .. s.queue, NOW_TEXT, id)
   save_state(id, s)
@@ -58,8 +62,9 @@ for at = 4, #ARGV, 3 do
   if s and s.status == RUNNING and s.claim == claim and s.lane == POOL_TEXT .. '/' .. lane_name then
     if has(s.flags, F_CANCEL) then cancelled[#cancelled + 1] = position end
   else
-    local found = not is_barred(lane_name) and lost_claim(id, claim)
-    if found then adopt(lane_name, id, claim, found) else lost[#lost + 1] = position end
+    local found, record
+    if not is_barred(lane_name) then found, record = lost_claim(id, claim) end
+    if found then adopt(lane_name, id, claim, found, record) else lost[#lost + 1] = position end
   end
 end
 
@@ -76,4 +81,5 @@ for name, raw in pairs(fields) do
     end
   end
 end
+announce()
 return {lost, cancelled, unknown}

@@ -104,6 +104,13 @@ local function stand(id, queue, priority, seq, key)
   stand_pending(id, queue, priority, seq)
 end
 
+-- A job of the limit is found to be running already: it counts, whatever room there is.
+local function enter_limit(id, queue, key)
+  call('ZREM', lane_of(queue, key), id)
+  call('SADD', ROOT .. 'busy:' .. key, id)
+  freed[key] = true
+end
+
 -- A job of the limit has left its worker or its lane.
 local function leave_limit(id, queue, key)
   call('SREM', ROOT .. 'busy:' .. key, id)
