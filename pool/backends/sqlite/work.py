@@ -80,7 +80,7 @@ def _again(tx: Transaction, lane: LaneId, record: LaneRecord, want: Want | None)
     settled = _as_bool(record.settled)
     if want is not None and record.barred:
         return Told(Answer(settled), LaneBarred(str(lane)))
-    return Told(Answer(settled, _held_claim(tx, record)))
+    return Told(Answer(settled, None if want is None else _held_claim(tx, record)))
 
 
 def _as_bool(settled: int | None) -> bool | None:

@@ -56,6 +56,16 @@ def test_a_settle_and_claim_whose_reply_was_lost_is_answered_whole(store: Backen
     assert first.settled is True and first.claim is not None
 
 
+def test_a_settlement_alone_is_answered_alike_though_the_lane_holds_a_job(store: Backend, hand: Hand) -> None:
+    """No claim was asked for the first time, so none is given the second time."""
+    store.enqueue(new_jobs(2))
+    late = hand.take()
+    hand.settle(want=ANYTHING)
+    first = store.exchange(hand.lane, 9, settlement=settlement(late))
+    with unchanged(store):
+        assert store.exchange(hand.lane, 9, settlement=settlement(late)) == first == Answer(False, None)
+
+
 def test_a_refused_settlement_is_refused_again_under_its_number(store: Backend, hands) -> None:
     put(store)
     slow = hands()

@@ -159,7 +159,8 @@ local function still_held()
 end
 
 local function answer(settled)
-  if is_barred and ARGV[6] ~= '' then return {2, settled} end
+  if WANT == '' then return {0, settled} end
+  if is_barred then return {2, settled} end
   local s = still_held()
   if not s then return {0, settled} end
   return {0, settled, lane.id, call('HGET', JOBS, lane.id), pack_state(s)}
