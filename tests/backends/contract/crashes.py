@@ -100,7 +100,8 @@ class Shaky:
             raise told.error or IllegalMove(name, was, args[0])
         if told.error is not None:
             raise told.error
-        return self.calm.job(args[0]) if told.is_done else getattr(self.calm, name)(*args, **words)
+        now = self.calm.job(args[0])
+        return now if now.status is not was else getattr(self.calm, name)(*args, **words)  # refused, or never heard
 
     def _asked_again(self, told: Told, name: str, args: tuple, words: dict) -> Any:
         again = answer_of(lambda: getattr(self.calm, name)(*args, **words))
@@ -163,6 +164,9 @@ class SqliteHarm:
         return told
 
     def deliver_late_copies(self) -> None:
+        """There is no wire."""
+
+    def clear_the_wire(self) -> None:
         """There is no wire."""
 
     def _be_killed(self, before: int, pipe_in: int, name: str, args: tuple, words: dict) -> None:
@@ -261,6 +265,10 @@ class RedisHarm:
         if name == "exchange" or (name == "enqueue" and all(map(self._is_stored, args[0]))):
             self._send(copy)
             self.shaky.made["late copies"] += 1
+
+    def clear_the_wire(self) -> None:
+        """Nothing is under way any more."""
+        self.wire.clear()
 
     def _is_stored(self, job: Any) -> bool:
         told = answer_of(lambda: self.shaky.calm.job(job.id))

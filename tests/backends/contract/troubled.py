@@ -272,6 +272,8 @@ class TroubledDriver(Driver):
                 db.execute("UPDATE pools SET ticks = 1")
 
     def pool_leaves(self) -> None:
+        """It signs off last of all: nothing of it is on the wire any more, and its bars are forgotten."""
+        self.shaky.harm.clear_the_wire()
         held = self.model.all_held()
         self.store.leave(self.model.pool)
         self._pool_gone(held, Reason.INTERRUPTED)
