@@ -5,6 +5,7 @@ from typing import Any
 
 from pool.cli.output import duration, one_line, rich_table, say, say_table, size
 from pool.cli.watching import watch
+from pool.jobs.internal import OWN_QUEUES
 
 Document = dict[str, Any]
 
@@ -80,10 +81,17 @@ def worker_rows(document: Document) -> Iterator[tuple[Any, ...]]:
 
 def queue_rows(document: Document) -> Iterator[tuple[Any, ...]]:
     for queue in document.get("queues", ()):
-        remark = "paused" if queue.get("paused") else ("" if queue.get("served", True) else "no group serves it")
         counts = (queue.get(key) for key in ("pending", "scheduled", "running", "failed"))
         oldest = duration(queue.get("oldest_pending_s"))
-        yield (queue.get("name"), *counts, oldest, queue.get("overdue") or "", remark)
+        yield (queue.get("name"), *counts, oldest, queue.get("overdue") or "", _about(queue))
+
+
+def _about(queue: Document) -> str:
+    if queue.get("paused"):
+        return "paused"
+    if queue.get("name") in OWN_QUEUES:
+        return "the web process serves it"
+    return "" if queue.get("served", True) else "no group serves it"
 
 
 def _since_seconds(worker: Document) -> float | None:

@@ -2,4 +2,6 @@
 
 WEBHOOK_TYPE = "jobpool.webhook"
 WEBHOOK_QUEUE = "jobpool.webhooks"
-OWN_QUEUES = (WEBHOOK_QUEUE,)
+BULK_TYPE = "jobpool.bulk"
+BULK_QUEUE = "jobpool.bulk"
+OWN_QUEUES = (WEBHOOK_QUEUE, BULK_QUEUE)

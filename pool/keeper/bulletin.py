@@ -8,6 +8,7 @@ from pool.backends.contract import Backend, QueueState
 from pool.board.board import Board
 from pool.clock import monotonic_now, wall_now
 from pool.errors import BackendUnavailable
+from pool.jobs.internal import OWN_QUEUES
 from pool.logs import log
 from pool.settings import Config
 
@@ -21,7 +22,7 @@ class BulletinWriter:
         self._board, self._backend = board, backend
         self._configured = {queue.name for queue in config.queues}
         self._served = served_queues(config)
-        self._reserved = {entry.queue for entry in config.types}
+        self._reserved = {entry.queue for entry in config.types} | set(OWN_QUEUES)
         self._last: dict[str, Any] = {"queues": [], "totals": {}}
         self._warnings: list[str] = []
         self._ask_for_warnings_at = 0.0

@@ -65,7 +65,7 @@ def create_app(config: Config, open_store: Callable[[], Backend]) -> FastAPI:
 @contextlib.asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     services: Services = app.state.services
-    chores = [asyncio.create_task(services.keep_types_fresh())]
+    chores = [asyncio.create_task(services.keep_types_fresh()), asyncio.create_task(app.state.dashboard.carrier.run())]
     if services.config.web.callback_hosts:
         chores.append(asyncio.create_task(deliver_all(services)))
     yield

@@ -11,7 +11,7 @@ from pool.errors import CallerError, JobNotFound
 from pool.jobs.checks import checked_name
 from pool.jobs.job import Job, NewJob, Receipt
 from pool.jobs.lifecycle import Status
-from pool.web import intake
+from pool.web import audit, intake
 from pool.web.arrivals import enqueue_surely
 from pool.web.auth import Caller
 from pool.web.bodies import JobBody, RetryBody, read, read_batch
@@ -161,8 +161,13 @@ async def cancel_job(request: Request, id: str) -> JSONResponse:
     """A waiting job never runs; a running one is asked to stop (`cancel_requested`). 409 when it is over."""
     caller, services = caller_of(request, "producer", "admin"), services_of(request)
     owner = None if caller.role == "admin" else caller.name
-    job = await services.desk.ask(lambda store: store.cancel(id, owner=owner))
-    return JSONResponse(services.document(job, caller))
+
+    def cancel(store: Backend) -> Job:
+        job = store.cancel(id, owner=owner)
+        audit.note(store, caller, "http", "jobs cancel", jobs=[id])
+        return job
+
+    return JSONResponse(services.document(await services.desk.ask(cancel), caller))
 
 
 @router.post(
@@ -178,6 +183,9 @@ async def retry_job(request: Request, id: str) -> JSONResponse:
         if body.payload is not None:
             limit = services.config.jobs.max_payload
             text = intake.checked_edit(store.job(id).type, body.payload, caller, services.types, limit)
-        return store.revive(id, payload=text)
+        edit = {} if text is None else {"payload": "replaced"}
+        job = store.revive(id, payload=text, by=caller.name)
+        audit.note(store, caller, "http", "jobs retry", jobs=[id], **edit)
+        return job
 
     return JSONResponse(services.document(await services.desk.ask(revive), caller))

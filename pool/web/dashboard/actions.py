@@ -1,18 +1,20 @@
 """What the buttons do: each takes a form of ours, does one thing, and goes back to its page with a line about it."""
 
-import json
+import contextlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from pool.backends.contract import AuditEntry, Backend
-from pool.errors import CallerError
+from pool.backends.contract import Backend
+from pool.errors import BackendUnavailable, CallerError
 from pool.jobs.checks import checked_queue
 from pool.jobs.job import Job
 from pool.jobs.lifecycle import Status
 from pool.logs import log
+from pool.web import audit
+from pool.web.dashboard import bulk
 from pool.web.dashboard.entrance import back, dashboard_of, form_of
 from pool.web.problems import Problem
 
@@ -29,7 +31,7 @@ async def act_on_queue(request: Request) -> Response:
     dashboard, queue, act = dashboard_of(request), checked_queue(_field(form, "queue")), _field(form, "act")
     if act == "purge":
         await _note(request, "purge", queue=queue)
-        dashboard.bulk.purge(queue, request.state.caller.name)
+        await _give(request, "purge", queue, f"Remove what waits in {queue}")
         said = f"Removing what waits in {queue}."
     elif act in ("pause", "resume"):
         await _note(request, act, queue=queue)
@@ -66,23 +68,32 @@ async def act_on_group(request: Request) -> Response:
         raise _unknown(act)
     words = "Retry" if act == "retry" else "Discard"
     title = f"{words} dead letters of {form.get('title', key)[:80]}"
-    await _note(request, f"dead {act}", group=key, rate=form.get("rate") or "all")
-    dashboard_of(request).bulk.each_dead(key, act, title, request.state.caller.name, _rate(form.get("rate", "")))
+    rate = _rate(form.get("rate", ""))
+    await _note(request, f"dead {act}", group=key, rate=rate or "all")
+    await _give(request, act, key, title, rate)  # type: ignore[arg-type]
     return _done(request, form, "/ui/dead", f"{title}: begun.")
 
 
 @router.post("/ui/work/stop")
 async def stop_work(request: Request) -> Response:
+    """An order under way is cancelled like any job."""
     form = await form_of(request)
-    number = form.get("number", "")
-    if number.isascii() and number.isdigit():
-        dashboard_of(request).bulk.stop(int(number[:9]))
-    return _done(request, form, "/ui/dead", "Stopped.")
+    job_id = _field(form, "job")
+    try:
+        await dashboard_of(request).services.desk.ask(lambda store: bulk.stop(store, job_id))
+        await _note(request, "jobs cancel", jobs=[job_id])
+        said = "Stopped."
+    except CallerError as error:
+        said = f"Nothing was changed: {error}."
+    return _done(request, form, "/ui/dead", said)
 
 
 @router.post("/ui/pools")
 async def act_on_pool(request: Request) -> Response:
-    """Scale, restart a worker, drain or take jobs again: orders for the pool that this process belongs to."""
+    """Scale, restart a worker, drain or take jobs again: orders for the pool that this process belongs to.
+
+    In the audit log once it is done: an order must not wait for a store that is away.
+    """
     form = await form_of(request)
     act = _field(form, "act")
     if act not in ("scale", "restart", "drain", "undrain"):
@@ -91,6 +102,9 @@ async def act_on_pool(request: Request) -> Response:
     group = {"group": form["group"]} if form.get("group") else {}
     code, answer = await dashboard_of(request).survey.order(act, {**numbers, **group})
     said = f"Done: {act}." if code < 300 else f"Refused: {answer.get('error', code)}"
+    if code < 300:
+        with contextlib.suppress(BackendUnavailable):
+            await _note(request, act, **numbers, **group)
     return _done(request, form, "/ui/pools", said)
 
 
@@ -120,8 +134,15 @@ def _job_words(act: str, job: Job) -> str:
 
 async def _note(request: Request, act: str, **details: Any) -> None:
     """In the audit log before it is done, so that nothing goes unrecorded."""
-    entry = AuditEntry(who=f"{request.state.caller.name}@dashboard", act=act, details=json.dumps(details))
-    await dashboard_of(request).services.desk.ask(lambda store: store.note(entry))
+    caller, desk = request.state.caller, dashboard_of(request).services.desk
+    await desk.ask(lambda store: audit.note(store, caller, "dashboard", act, **details))
+
+
+async def _give(request: Request, act: bulk.Act, what: str, title: str, rate: float = 0.0) -> None:
+    """An order for work on many jobs; begun here at once, unless another is under way."""
+    dashboard, who = dashboard_of(request), request.state.caller.name
+    await dashboard.services.desk.ask(lambda store: bulk.give(store, act, what, title, who, rate))
+    dashboard.carrier.heard.set()
 
 
 def _done(request: Request, form: Form, to: str, said: str) -> Response:

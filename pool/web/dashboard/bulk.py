@@ -1,160 +1,94 @@
-"""Work on many jobs that a person began on a page: goes on in the background, at a rate, shown while it lasts.
+"""Work on many jobs that a person began on a page: an order in the store, a job of jobpool's own in a queue of its own.
 
-It lives in the web process only: when that is replaced the work stops where it is, and can be begun again; each job is
-handled by itself, and one that refuses does not stop the others.
+The web process carries it out (`carrying`). When that is replaced or killed, the next one goes on where it was; it is
+stopped by cancelling it, on the page or with `jobpool jobs cancel`.
 """
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
-from dataclasses import dataclass, field
-from functools import partial
-from itertools import count
-from typing import Any, TypeVar
+import json
+from dataclasses import asdict, dataclass
+from typing import Literal
 
-from pool.backends.contract import Backend, JobFilter, Page
-from pool.clock import wall_now
-from pool.errors import BackendUnavailable, CallerError
-from pool.jobs.fingerprint import fingerprint_of
-from pool.jobs.job import Job
+from pool.backends.contract import Backend
+from pool.errors import JobNotFound
+from pool.jobs.ids import new_job_id
+from pool.jobs.internal import BULK_QUEUE, BULK_TYPE
+from pool.jobs.job import Job, NewJob
 from pool.jobs.lifecycle import Status
-from pool.logs import log
-from pool.web.dashboard.listing import CHUNK
-from pool.web.desk import StoreDesk
 
-T = TypeVar("T")
+Act = Literal["retry", "discard", "purge"]
 SHOWN = 5
-AWAY_WAIT_S = 2.0
-PURGE_AT_ONCE = 1000
-WAITING = frozenset({Status.PENDING, Status.SCHEDULED})
+RECENT_SETTING = "jobpool.bulk.recent"  # ids of the newest orders, for the pages; who comes first does not matter
+MAX_RETRIES = 100  # an order whose web processes keep dying is not given up
+_STATES = {Status.COMPLETED: "finished", Status.CANCELLED: "stopped", Status.FAILED: "failed"}
 
 
-@dataclass(slots=True)
-class Work:
-    """One piece of it. `rate`: jobs a second, 0 = as fast as it goes."""
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is to be done. `what`: a fingerprint of dead letters, or a queue to purge. `rate`: jobs a second, 0 = at once.
 
-    number: int
+    Only what was there at `before`, by the store's clock, is meant.
+    """
+
+    act: Act
+    what: str
     title: str
     who: str
     rate: float
-    began: float = field(default_factory=wall_now)
-    done: int = 0
-    refused: int = 0
-    state: str = "running"  # running, finished, stopped
-    stop: asyncio.Event = field(default_factory=asyncio.Event)
+    before: float
 
 
-class BulkWork:
-    """Begins, shows and stops work."""
+@dataclass(frozen=True, slots=True)
+class Work:
+    """An order as the pages show it. `so_far`: how many are done and how many refused, in words."""
 
-    def __init__(self, desk: StoreDesk, stopping: asyncio.Event) -> None:
-        self._desk, self._stopping = desk, stopping
-        self._numbers = count(1)
-        self._all: list[Work] = []
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    def recent(self) -> list[Work]:
-        """The newest, the running ones first."""
-        return sorted(self._all[-SHOWN:], key=lambda work: (work.state != "running", -work.number))
-
-    def each_dead(self, key: str, act: str, title: str, who: str, rate: float) -> Work:
-        """Retry or discard every dead letter of a fingerprint that failed before now."""
-        work = self._new(title, who, rate)
-        step = _revive if act == "retry" else _discard
-        self._begin(work, self._each(work, key, step))
-        return work
-
-    def purge(self, queue: str, who: str) -> Work:
-        """Remove what waits in a queue."""
-        work = self._new(f"Remove what waits in {queue}", who, 0)
-        self._begin(work, self._purge(work, queue))
-        return work
-
-    def stop(self, number: int) -> None:
-        for work in self._all:
-            if work.number == number:
-                work.stop.set()
-
-    # ------------------------------------------------------------------ the work
-
-    async def _each(self, work: Work, key: str, act: Callable[..., Job]) -> None:
-        async for job in self._dead(work):
-            if (job.finished_at or 0) > work.began or fingerprint_of(job) != key:
-                continue
-            if self._must_stop(work):
-                return
-            try:
-                await self._ask(work, partial(act, job_id=job.id))
-                work.done += 1
-            except CallerError:
-                work.refused += 1
-            if work.rate:
-                await self._pause(work, 1 / work.rate)
-
-    async def _dead(self, work: Work) -> AsyncIterator[Job]:
-        after: str | None = None
-        while not self._must_stop(work):
-            page = await self._ask(work, partial(_dead_page, after=after))
-            for job in page.jobs:
-                yield job
-            after = page.after
-            if after is None:
-                return
-
-    async def _purge(self, work: Work, queue: str) -> None:
-        while not self._must_stop(work):
-            removed = await self._ask(work, lambda store: store.purge(queue, statuses=WAITING, limit=PURGE_AT_ONCE))
-            work.done += removed
-            if not removed:
-                return
-
-    async def _ask(self, work: Work, step: Callable[[Backend], T]) -> T:
-        """Again and again while the store is away; what the caller did wrong is raised."""
-        while True:
-            try:
-                return await self._desk.ask(step)
-            except BackendUnavailable:
-                if self._must_stop(work):
-                    raise
-                await self._pause(work, AWAY_WAIT_S)
-
-    # ------------------------------------------------------------------ its life
-
-    def _new(self, title: str, who: str, rate: float) -> Work:
-        work = Work(next(self._numbers), title, who, rate)
-        self._all = [*self._all[-50:], work]
-        log.info("work begun on the dashboard", what=title, by=who)
-        return work
-
-    def _begin(self, work: Work, coroutine: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(self._finish(work, coroutine))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _finish(self, work: Work, coroutine: Coroutine[Any, Any, None]) -> None:
-        try:
-            await coroutine
-        except BackendUnavailable as error:
-            log.warning("work of the dashboard stopped", what=work.title, error=str(error))
-        work.state = "stopped" if self._must_stop(work) else "finished"
-        log.info("work of the dashboard ended", what=work.title, done=work.done, refused=work.refused)
-
-    def _must_stop(self, work: Work) -> bool:
-        return work.stop.is_set() or self._stopping.is_set()
-
-    async def _pause(self, work: Work, seconds: float) -> None:
-        try:
-            await asyncio.wait_for(work.stop.wait(), seconds)
-        except TimeoutError:
-            return
+    id: str
+    order: Order
+    began: float
+    so_far: str
+    state: str  # running, finished, stopped, failed
 
 
-def _dead_page(store: Backend, after: str | None) -> Page:
-    return store.jobs(JobFilter(status=Status.FAILED), after=after, limit=CHUNK)
+def give(store: Backend, act: Act, what: str, title: str, who: str, rate: float = 0.0) -> None:
+    """Store the order; it is begun by whichever web process finds it first."""
+    order = Order(act, what, title, who, rate, store.server_now())
+    job_id, known = new_job_id(), _recent_ids(store)
+    payload = json.dumps(asdict(order))
+    job = NewJob(id=job_id, type=BULK_TYPE, queue=BULK_QUEUE, payload=payload, max_retries=MAX_RETRIES, owner=who)
+    store.enqueue([job])
+    store.set_setting(RECENT_SETTING, json.dumps([job_id, *known][:SHOWN]))
 
 
-def _revive(store: Backend, job_id: str) -> Job:
-    return store.revive(job_id)
+def recent(store: Backend) -> list[Work]:
+    """The newest orders, those that are still under way first."""
+    works = [_work(job) for job in filter(None, (_found(store, job_id) for job_id in _recent_ids(store)))]
+    return sorted(works, key=lambda work: (work.state != "running", -work.began))
 
 
-def _discard(store: Backend, job_id: str) -> Job:
-    return store.discard(job_id)
+def stop(store: Backend, job_id: str) -> None:
+    """Cancel an order. JobNotFound for what is none; IllegalMove when it is over."""
+    if store.job(job_id).type != BULK_TYPE:
+        raise JobNotFound(job_id)
+    store.cancel(job_id)
+
+
+def order_in(payload: str) -> Order:
+    """What an order's job carries; TypeError or ValueError for anything else."""
+    return Order(**json.loads(payload))
+
+
+def _work(job: Job) -> Work:
+    so_far, state = job.progress_note or "", _STATES.get(job.status, "running")
+    return Work(
+        job.id, order_in(job.payload), job.created_at, job.error or so_far if state == "failed" else so_far, state
+    )
+
+
+def _found(store: Backend, job_id: str) -> Job | None:
+    try:
+        return store.job(job_id)
+    except JobNotFound:
+        return None
+
+
+def _recent_ids(store: Backend) -> list[str]:
+    return [str(job_id) for job_id in json.loads(store.setting(RECENT_SETTING) or "[]")]

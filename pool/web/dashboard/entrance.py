@@ -14,7 +14,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from pool.logs import log
 from pool.web.auth import Caller
-from pool.web.dashboard.bulk import BulkWork
+from pool.web.dashboard.carrying import Carrier
 from pool.web.dashboard.render import Renderer
 from pool.web.dashboard.sessions import HOME, Sessions, is_ours
 from pool.web.dashboard.survey import Survey
@@ -43,7 +43,7 @@ class Dashboard:
     sessions: Sessions
     renderer: Renderer
     survey: Survey
-    bulk: BulkWork
+    carrier: Carrier
     services: Services
 
 

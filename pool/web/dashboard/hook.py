@@ -4,7 +4,7 @@ from fastapi import FastAPI
 
 from pool.settings import Config
 from pool.web.dashboard import actions, entrance, live, pages
-from pool.web.dashboard.bulk import BulkWork
+from pool.web.dashboard.carrying import Carrier
 from pool.web.dashboard.render import Renderer
 from pool.web.dashboard.sessions import Sessions
 from pool.web.dashboard.survey import Survey
@@ -16,8 +16,8 @@ def add_dashboard(app: FastAPI, config: Config) -> None:
     services: Services = app.state.services
     sessions = Sessions(config)
     survey = Survey(config, services.desk, services.stopping)
-    bulk = BulkWork(services.desk, services.stopping)
-    app.state.dashboard = entrance.Dashboard(sessions, Renderer(), survey, bulk, services)
+    carrier = Carrier(services)
+    app.state.dashboard = entrance.Dashboard(sessions, Renderer(), survey, carrier, services)
     app.state.sign_in_ways.append(sessions.by_cookie)
     for router in (entrance.router, pages.router, actions.router, live.router):
         app.router.routes.extend(router.routes)

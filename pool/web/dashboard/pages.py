@@ -16,7 +16,7 @@ from pool.jobs.lifecycle import Reason, Status
 from pool.jobs.schedule import Timing, next_tick, timing_from
 from pool.settings import ScheduleSection
 from pool.web.auth import Caller
-from pool.web.dashboard import charts, listing
+from pool.web.dashboard import bulk, charts, listing
 from pool.web.dashboard.entrance import Dashboard, admin_of, back, dashboard_of, page
 from pool.web.dashboard.sessions import HOME
 from pool.web.dashboard.survey import Snapshot
@@ -57,7 +57,7 @@ async def queues(dashboard: Dashboard, query: Query) -> Shown:
     now = await dashboard.survey.look()
     alive = living(now)
     rows = [(queue, not alive or any(serves(pool, queue.name) for pool in alive)) for queue in now.queues]
-    return "queues.html", {"now": now, "rows": rows, "works": dashboard.bulk.recent()}
+    return "queues.html", {"now": now, "rows": rows, "works": await dashboard.services.desk.ask(bulk.recent)}
 
 
 async def jobs(dashboard: Dashboard, query: Query) -> Shown:
@@ -100,7 +100,7 @@ async def dead(dashboard: Dashboard, query: Query) -> Shown:
         "groups": groups,
         "looked": looked,
         "total": now.total("failed"),
-        "works": dashboard.bulk.recent(),
+        "works": await dashboard.services.desk.ask(bulk.recent),
         "reasons": [str(reason) for reason in Reason],
         "asked": {"reason": query.get("reason", ""), "q": query.get("q", "")},
     }

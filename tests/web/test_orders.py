@@ -1,0 +1,186 @@
+"""What is ordered over HTTP and on the dashboard: it is in the audit log, and work on many jobs outlives its web process."""
+
+import hashlib
+import os
+import re
+import signal
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import pytest
+
+from pool.jobs.internal import BULK_QUEUE
+from pool.web.dashboard import bulk
+from tests.helpers.house import House
+from tests.helpers.servers import running
+from tests.helpers.until import until
+from tests.web.serving import Api, free_port, token_of
+
+OpenHouse = Callable[..., House]
+
+
+# ---------------------------------------------------------------- the audit log
+
+
+def entries(api: Api, job_id: str) -> list[tuple[str, str]]:
+    """Who did what to this job, the last first."""
+    return [(entry.who, entry.act) for entry in api.store().audit() if job_id in entry.details]
+
+
+def test_cancel_and_retry_over_http_are_in_the_audit_log_under_the_tokens_name(api: Api, queue: str) -> None:
+    job = api.enqueue(queue)["id"]
+
+    assert api.rival.post(f"/jobs/{job}/cancel").status_code == 404
+    assert api.shop.post(f"/jobs/{job}/cancel").status_code == 200
+    assert api.root.post(f"/jobs/{job}/retry", json={"payload": {"secret": "s3cret"}}).status_code == 200
+    assert api.root.post(f"/jobs/{job}/retry").status_code == 409
+
+    assert entries(api, job) == [("root@http", "jobs retry"), ("shop@http", "jobs cancel")]
+    assert "s3cret" not in api.store().audit()[0].details
+    assert [attempt.worker for attempt in api.store().job(job).attempts][-1] == "root"
+
+
+# ---------------------------------------------------------------- the dashboard
+
+
+@dataclass
+class Desk:
+    """A person signed in to the dashboard of a house."""
+
+    house: House
+    client: httpx.Client
+
+    def order(self, path: str, **form: Any) -> str:
+        """Press a button; the line that is said afterwards."""
+        csrf = re.search(r'name="csrf" value="([0-9a-f]{64})"', self.client.get("/ui/queues").text)
+        assert csrf
+        answer = self.client.post(path, data={"csrf": csrf[1], **form})
+        assert answer.status_code == 303, answer.text
+        return httpx.URL(answer.headers["Location"]).params["said"]
+
+    def page(self, path: str) -> str:
+        answer = self.client.get(path)
+        assert answer.status_code == 200
+        return answer.text
+
+    def web_pid(self) -> int:
+        return int(until(lambda: (self.house.status()["web"] or {}).get("pid"), "a web process"))
+
+    def replace_web(self, number: int) -> None:
+        """Send the web process a signal and wait for the next one."""
+        before = self.web_pid()
+        os.kill(before, number)
+        until(lambda: self.web_pid() != before and self.answers(), "another web process")
+
+    def answers(self) -> bool:
+        try:
+            return self.client.get("/healthz").status_code == 200
+        except httpx.TransportError:
+            return False
+
+    def dead(self, count: int) -> str:
+        """So many dead letters of one kind, none of which a worker takes again; their fingerprint."""
+        jobs = self.house.enqueue_many([("tasks.give_up", {})] * count)
+        until(lambda: self.house.counts()["failed"] >= count, "all failed")
+        self.house.store.set_queue("default", paused=True)
+        key = re.search(r'name="key" value="([^"]+)"', self.page("/ui/dead"))
+        assert key and len(jobs) == count
+        return key[1]
+
+
+@pytest.fixture(params=["sqlite", "valkey"])
+def desk(request: pytest.FixtureRequest, open_house: OpenHouse) -> Iterator[Desk]:
+    """A house on each kind of store, with its dashboard."""
+    if request.param == "sqlite":
+        yield from opened(open_house)
+    else:
+        with running("valkey") as server:
+            yield from opened(open_house, backend=server.url)
+
+
+def opened(open_house: OpenHouse, **options: Any) -> Iterator[Desk]:
+    port, digest = free_port(), hashlib.sha256(token_of("ada").encode()).hexdigest()
+    settings = (
+        f'[web]\nenabled = true\nlisten = "127.0.0.1:{port}"\n'
+        f'[[tokens]]\nname = "ada"\nrole = "admin"\nsha256 = "{digest}"\n'
+    )
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
+        desk = Desk(open_house(workers=2, settings=settings, **options), client)
+        until(desk.answers, "the dashboard")
+        csrf = re.search(r'name="csrf" value="([0-9a-f]{64})"', client.get("/ui/sign-in").text)
+        assert csrf
+        assert client.post("/ui/sign-in", data={"csrf": csrf[1], "token": token_of("ada")}).status_code == 303
+        yield desk
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "replaced"])
+def test_a_retry_of_many_goes_on_when_the_web_process_is_gone_in_the_midst(desk: Desk, number: int) -> None:
+    key = desk.dead(40)
+    desk.order("/ui/dead", act="retry", key=key, title="tasks.give_up", rate="10")
+    until(lambda: desk.house.counts()["pending"] >= 5, "the first ones retried")
+
+    desk.replace_web(number)
+
+    until(lambda: desk.house.counts()["pending"] == 40, "all retried")
+    (work,) = until(lambda: [w for w in bulk.recent(desk.house.store) if w.state == "finished"], "its end")
+    assert desk.house.counts()["failed"] == 0
+    done = int(work.so_far.partition(" ")[0])
+    assert 35 <= done <= 40  # what was done since the last word to the store is not counted twice
+    assert desk.house.job(work.id).attempts[0].outcome == ("returned" if number == signal.SIGTERM else "completed")
+    assert "Retry dead letters of tasks.give_up" in desk.page("/ui/dead")
+    audit = [(entry.who, entry.act) for entry in desk.house.store.audit()]
+    assert audit == [("ada@dashboard", "dead retry")]
+    assert "ada@dashboard" in desk.house.cli("audit").stdout
+
+
+def test_an_order_under_way_can_be_stopped_on_the_page_and_what_is_dead_by_then_stays_dead(desk: Desk) -> None:
+    key = desk.dead(40)
+    desk.order("/ui/dead", act="discard", key=key, title="tasks.give_up", rate="5")
+    (work,) = until(lambda: bulk.recent(desk.house.store), "the order")
+    until(lambda: desk.house.counts()["failed"] < 40, "the first one discarded")
+
+    assert desk.order("/ui/work/stop", job=work.id) == "Stopped."
+
+    until(lambda: desk.house.job(work.id).status == "cancelled", "the order stopped")
+    left = desk.house.counts()["failed"]
+    assert 0 < left < 40
+    assert desk.order("/ui/work/stop", job=work.id).startswith("Nothing was changed")
+
+
+def test_a_purge_is_done_once_and_not_begun_again_by_another_process(desk: Desk) -> None:
+    desk.house.store.set_queue("default", paused=True)
+    desk.house.enqueue_many([("tasks.quick", {})] * 2500)
+    desk.order("/ui/queues", act="purge", queue="default")
+    until(lambda: desk.house.counts()["pending"] == 0, "purged")
+    (work,) = until(lambda: [w for w in bulk.recent(desk.house.store) if w.state == "finished"], "its end")
+    assert work.so_far == "2,500 done"
+
+
+def test_what_the_dashboard_orders_of_its_pool_is_in_the_audit_log(desk: Desk) -> None:
+    desk.order("/ui/pools", act="scale", count="3", group="workers")
+    desk.order("/ui/queues", act="pause", queue="default")
+    desk.order("/ui/queues", act="resume", queue="default")
+    desk.order("/ui/pools", act="scale", count="3", group="nobody")
+    acts = [(entry["who"], entry["act"], entry["details"]) for entry in desk.house.cli_json("audit")]
+    assert acts == [
+        ("ada@dashboard", "resume", {"queue": "default"}),
+        ("ada@dashboard", "pause", {"queue": "default"}),
+        ("ada@dashboard", "scale", {"count": 3, "group": "workers"}),
+    ]
+
+
+def test_a_producer_can_give_no_order_of_ours(api: Api) -> None:
+    assert api.boss.post("/jobs", json={"type": "jobpool.bulk", "queue": BULK_QUEUE}).status_code in (403, 422)
+    assert api.boss.post("/jobs", json={"type": "thumb", "queue": BULK_QUEUE}).status_code == 403
+    assert api.php.post("/jobs/claim", json={"queues": [BULK_QUEUE]}).status_code == 403
+
+
+def test_an_order_that_waits_for_a_web_process_is_no_fault_of_idle_workers(open_house: OpenHouse) -> None:
+    """Else /readyz would say that work lies there and nobody does it."""
+    house = open_house(workers=1)
+    bulk.give(house.store, "purge", "default", "Remove what waits in default", "ada")
+    queues = until(lambda: [q for q in house.status()["queues"] if q["name"] == BULK_QUEUE], "the queue in the status")
+    assert [queue["served"] for queue in queues] == [False]
+    assert "the web process serves it" in house.cli("status").stdout
