@@ -10,7 +10,7 @@ WITH RECURSIVE classes (queue, priority) AS (
   FROM classes c WHERE c.priority IS NOT NULL)
 SELECT j.rank, j.id, j.type, j.queue, j.payload, j.priority, j.claims, j.retries, j.max_retries, j.kills, j.misfits,
   j.timeout, j.created_at, j.checkpoint, j.owner, j.flags, j.expires_at, j.follow_ups,
-  (SELECT pending FROM queues WHERE id = c.queue), (SELECT min(run_at) FROM jobs WHERE status = 0), ?4
+  (SELECT pending FROM queues WHERE id = c.queue), (SELECT min(run_at) FROM jobs WHERE status = 0), ?4, j.limited, j.history IS NULL
 FROM classes c CROSS JOIN jobs j ON j.rank = (
   SELECT rank FROM jobs WHERE status = 1 AND queue = c.queue AND priority = c.priority ORDER BY rank LIMIT 1)
 WHERE c.priority >= ?1
@@ -25,7 +25,7 @@ WITH RECURSIVE classes (place, queue, priority) AS (
   FROM classes c WHERE c.priority IS NOT NULL)
 SELECT j.rank, j.id, j.type, j.queue, j.payload, j.priority, j.claims, j.retries, j.max_retries, j.kills, j.misfits,
   j.timeout, j.created_at, j.checkpoint, j.owner, j.flags, j.expires_at, j.follow_ups,
-  (SELECT pending FROM queues WHERE id = c.queue), (SELECT min(run_at) FROM jobs WHERE status = 0), ?4
+  (SELECT pending FROM queues WHERE id = c.queue), (SELECT min(run_at) FROM jobs WHERE status = 0), ?4, j.limited, j.history IS NULL
 FROM classes c CROSS JOIN jobs j ON j.rank = (
   SELECT rank FROM jobs WHERE status = 1 AND queue = c.queue AND priority = c.priority ORDER BY rank LIMIT 1)
 WHERE c.priority >= ?1

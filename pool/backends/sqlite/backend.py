@@ -21,10 +21,10 @@ from pool.backends.contract import (
     Statistics,
     Want,
 )
-from pool.backends.sheaf import one_by_one
-from pool.backends.sqlite import batches, departures, inspection, intake, limits, marks, notes, upkeep, work
+from pool.backends.sqlite import batches, departures, inspection, intake, limits, marks, notes, sheaf, upkeep, work
 from pool.backends.sqlite.lanes import StaleLane
 from pool.backends.sqlite.leases import Watcher
+from pool.backends.sqlite.sheaf import Ahead
 from pool.backends.sqlite.store import Store
 from pool.backends.sqlite.transaction import Host, this_boot
 from pool.backends.sqlite.trouble import NotSynced
@@ -155,10 +155,16 @@ class SqliteBackend:
         ahead: int = 0,
         leave: int = 0,
     ) -> list[Answer]:
-        def exchange(lane: LaneId, number: int, word: Settlement | None, wanted: Want | None) -> Answer:
-            return self.exchange(lane, number, settlement=word, want=wanted)
-
-        return one_by_one(exchange, lanes, request, settlements, want)
+        call, beside = list(zip(lanes, settlements, strict=True)), Ahead(ahead, leave)
+        try:
+            told = self._store.write(lambda tx: sheaf.exchange_many(tx, call, request, want, beside))
+        except StaleLane:
+            told = self._store.write(lambda tx: sheaf.exchange_many(tx, call, request, want, beside))
+        if told.error is not None:
+            raise told.error
+        if told.work_is_left and want is not None:
+            self._waiting.pass_on(want)
+        return told.answers
 
     def report(
         self, held: Held, *, progress: float | None = None, note: str | None = None, checkpoint: str | None = None

@@ -7,11 +7,12 @@ from pool.backends.sqlite import lanes, rows, settling
 from pool.backends.sqlite.statements import statements
 from pool.backends.sqlite.transaction import Transaction
 from pool.identity import LaneId, WorkerId
-from pool.jobs.job import Cause
-from pool.jobs.lifecycle import Reason
+from pool.jobs.job import Cause, Outcome, Settlement
+from pool.jobs.lifecycle import Reason, Status
 from pool.jobs.retry import after_loss
 
 _SQL = statements("upkeep.sql")
+FINISHED = "finished"
 HeldLane = tuple[int, int, int, int]  # lane row, lane number, rank of the job, claim
 
 
@@ -35,12 +36,36 @@ def _bar(tx: Transaction, pool: int, worker: WorkerId, cause: Cause) -> None:
 
 
 def take_back(tx: Transaction, departure: Departure, held: Iterable[HeldLane]) -> list[Recovered]:
-    """Bring each job of these lanes to rest by the table of costs."""
+    """Bring each job of these lanes to rest: completed if its lane said so on the board, else by the table of costs."""
     jobs = {lane: settling.held_job(tx, lane[2]) for lane in held}
-    started = [lane for lane, job in jobs.items() if job is not None and _has_started(departure, lane, job)]
+    done = {lane: word for lane, job in jobs.items() if job and (word := _finished(departure, lane, job))}
+    left = {lane: job for lane, job in jobs.items() if lane not in done}
+    started = [lane for lane, job in left.items() if job is not None and _has_started(departure, lane, job)]
     shared = departure.started is not None and len(started) > 1
-    taken = (_take_one(tx, departure, lane, job, started=lane in started, shared=shared) for lane, job in jobs.items())
+    taken = [_complete(tx, departure, lane, jobs[lane], word) for lane, word in done.items()]
+    taken += (_take_one(tx, departure, lane, job, started=lane in started, shared=shared) for lane, job in left.items())
     return [recovered for recovered in taken if recovered is not None]
+
+
+def _finished(departure: Departure, lane: HeldLane, job: settling.HeldJob) -> Settlement | None:
+    """The word that the lane left on the board, if it is about this very claim of this job."""
+    word = departure.finished.get(lane[1])
+    if word is None or word.claim != lane[3] or word.job_id != rows.id_for_people(job.raw_id):
+        return None
+    return Settlement(
+        job_id=word.job_id, claim=word.claim, outcome=Outcome.COMPLETED, result=word.result, started_at=word.started_at
+    )
+
+
+def _complete(
+    tx: Transaction, departure: Departure, lane: HeldLane, job: settling.HeldJob | None, word: Settlement
+) -> Recovered | None:
+    if job is None:
+        return None
+    tx.run(_SQL["lane lost"], (lane[0],))
+    worker = str(LaneId(departure.worker, lane[1]))
+    settling.settle(tx, job, word, worker)
+    return Recovered(word.job_id, Status.COMPLETED, worker, FINISHED)
 
 
 def _has_started(departure: Departure, lane: HeldLane, job: settling.HeldJob) -> bool:

@@ -1,10 +1,12 @@
 """A lane's own record: what it was told last, what it holds, whether its worker was declared dead."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pool.backends.sqlite.statements import statements
-from pool.backends.sqlite.transaction import Transaction
+from pool.backends.sqlite.transaction import Row, Transaction
 from pool.identity import LaneId, PoolId, ProcessMark
+from pool.jobs.job import Claim
 
 _SQL = statements("work.sql")
 _UNBEATEN_LEASE_S = 60.0  # until the pool's first beat says better
@@ -13,6 +15,15 @@ _MANY_LANES = 10_000
 
 class StaleLane(Exception):
     """What this process remembered of a lane is no longer so: the step must be done again from what is stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class FirstTry:
+    """A job at its first attempt, without history or anything that follows it: what its completion need not look up."""
+
+    job_id: str
+    queue: int
+    max_retries: int
 
 
 @dataclass(slots=True)
@@ -27,29 +38,54 @@ class LaneRecord:
     barred: int
     lease: float | None = None  # seconds; only of a holder that no pool beats for
     stored: tuple[int, int | None, int] = (0, None, 0)  # request, held and claim as they stand in the table
+    first_try: FirstTry | None = None  # only of a job that this process handed out
 
     def __post_init__(self) -> None:
         self.stored = (self.request, self.held, self.claim)
 
+    def hold(self, rank: int, claim: Claim, row: Row) -> None:
+        """The job of this row is the lane's."""
+        self.held, self.claim = rank, claim.claim
+        is_first = claim.retry_count == 0 and row[17] is None and row[22]
+        self.first_try = FirstTry(claim.job_id, row[3], claim.max_retries) if is_first else None
+
+    def let_go(self) -> None:
+        """Its word was taken."""
+        self.held, self.claim, self.first_try = None, 0, None
+
     def save(self, tx: Transaction) -> None:
-        """StaleLane when the row is not as it was remembered: somebody recovered or barred the lane meanwhile."""
-        now = (self.request, self.held, self.claim)
-        told = (self.request, self.settled, self.held, self.claim, self.id, *self.stored, self.barred)
-        if tx.run(_SQL["lane answered"], told).rowcount == 0:
-            raise StaleLane
-        self.stored = now
+        save_all(tx, [self])
+
+    def as_answered(self) -> Row:
+        return (self.request, self.settled, self.held, self.claim, self.id, *self.stored, self.barred)
 
 
-def drop(tx: Transaction, lane: LaneId, record: LaneRecord) -> None:
+def save_all(tx: Transaction, records: Sequence[LaneRecord]) -> None:
+    """StaleLane when a row is not as it was remembered: somebody recovered or barred the lane meanwhile."""
+    saved = tx.run_many(_SQL["lane answered"], [record.as_answered() for record in records])
+    if saved != len(records):
+        raise StaleLane
+    for record in records:
+        record.stored = (record.request, record.held, record.claim)
+
+
+def drop_if_leased_and_idle(tx: Transaction, lane: LaneId, record: LaneRecord) -> None:
     """A leased lane is known only while it holds a job."""
-    tx.run(_SQL["forget lane"], (record.id,))
-    tx.host.lanes.pop(lane, None)
+    if record.lease is not None and record.held is None:
+        tx.run(_SQL["forget lane"], (record.id,))
+        tx.host.lanes.pop(lane, None)
 
 
 def remembered(tx: Transaction, lane: LaneId, request: int) -> LaneRecord | None:
     """The record as this process saved it last, for the next request in turn; `save` finds out if it is stale."""
     known: LaneRecord | None = tx.host.lanes.get(lane)
     return known if known is not None and request == known.request + 1 and not known.barred else None
+
+
+def remembered_follower(tx: Transaction, lane: LaneId, request: int) -> LaneRecord | None:
+    """The same for a lane whose numbers are its leader's: it sits out many calls."""
+    known: LaneRecord | None = tx.host.lanes.get(lane)
+    return known if known is not None and request > known.request and not known.barred else None
 
 
 def find(tx: Transaction, lane: LaneId) -> LaneRecord | None:

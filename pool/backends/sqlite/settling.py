@@ -1,10 +1,11 @@
 """How a running job comes to rest: by its lane's word or by the loss of its holder. One door out of `running`."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pool.backends.sqlite import batches, rows
+from pool.backends.sqlite.lanes import LaneRecord, StaleLane
 from pool.backends.sqlite.line import add_children
 from pool.backends.sqlite.statements import statements
 from pool.backends.sqlite.transaction import (
@@ -90,18 +91,20 @@ def held_job(tx: Transaction, rank: int) -> HeldJob | None:
 # ---------------------------------------------------------------- the lane's word
 
 
-def complete_at_first_try(tx: Transaction, rank: int, word: Settlement, worker: str) -> bool:
-    """The hot path: the first attempt of a job that nothing follows, in one statement. False: it is not such a job."""
-    now = tx.now
-    line = rows.attempt_line(1, worker, word.started_at, now, word.outcome, word.cause, word.output)
-    said = (now, word.started_at, now, rows.storable(word.result), rows.add_attempt(None, line))
-    done = tx.run(_SQL["complete at first try"], (*said, rank, rows.id_bytes(word.job_id))).fetchone()
-    if done is None:
-        return False
-    queue, max_retries = done
-    tx.moved(queue, RUNNING, COMPLETED, DID_COMPLETE)
-    _after_settling(tx, word, max_retries)
-    return True
+def complete_first_tries(tx: Transaction, told: Sequence[tuple[LaneRecord, Settlement, str]]) -> None:
+    """The hot path: first attempts of jobs that nothing follows complete, by the words of their lanes and workers.
+
+    StaleLane when a job is not what its lane remembers."""
+    now, said = tx.now, []
+    for record, word, worker in told:
+        line = rows.attempt_line(1, worker, word.started_at, now, word.outcome, word.cause, word.output)
+        said.append((now, word.started_at, now, rows.storable(word.result), rows.add_attempt(None, line), record.held))
+    if tx.run_many(_SQL["complete at first try"], said) != len(said):
+        raise StaleLane
+    for record, word, _ in told:
+        if record.first_try is not None:
+            tx.moved(record.first_try.queue, RUNNING, COMPLETED, DID_COMPLETE)
+            _after_settling(tx, word, record.first_try.max_retries)
 
 
 def settle(tx: Transaction, job: HeldJob, word: Settlement, worker: str) -> None:

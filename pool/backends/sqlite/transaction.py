@@ -82,6 +82,12 @@ class Transaction:
     def all(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
         return self.db.execute(sql, parameters).fetchall()
 
+    def run_many(self, sql: str, rows: Sequence[Row]) -> int:
+        """The same statement for each of these; how many rows they changed in all."""
+        if len(rows) == 1:
+            return self.run(sql, rows[0]).rowcount
+        return self.db.executemany(sql, rows).rowcount
+
     # ------------------------------------------------------------ names
 
     def queue_id(self, name: str) -> int:
@@ -142,19 +148,26 @@ class Transaction:
 
     # ------------------------------------------------------------ counts
 
-    def moved(self, queue: int, source: int | None, target: int | None, event: int | None = None) -> None:
-        """A job of the queue left one state and entered another (None: it was not, or is no longer, stored).
+    def moved(
+        self, queue: int, source: int | None, target: int | None, event: int | None = None, times: int = 1
+    ) -> None:
+        """A job of the queue (or so many) left one state and entered another (None: it was not, or is no longer, stored).
 
         `event` is what this means for the statistics of the hour."""
         counts = self._books.get(queue)
         if counts is None:
             counts = self._books[queue] = [0] * 11
         if source is not None:
-            counts[abs(source)] -= 1  # one that is held back counts as pending
+            counts[abs(source)] -= times  # one that is held back counts as pending
         if target is not None:
-            counts[target] += 1
+            counts[target] += times
         if event is not None:
-            counts[event] += 1
+            counts[event] += times
+
+    def unbooked(self, queue: int, state: int) -> int:
+        """By how many the jobs of the queue in this state have changed since they were booked."""
+        counts = self._books.get(queue)
+        return 0 if counts is None else counts[state]
 
     def happened(self, queue: int, event: int) -> None:
         """One more event, beside the one that a move brings."""

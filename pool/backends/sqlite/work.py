@@ -33,7 +33,7 @@ def exchange(tx: Transaction, lane: LaneId, request: int, word: Settlement | Non
     """One numbered call of a lane: settle, then hand out. The same number again is answered alike.
 
     StaleLane, having changed nothing, when it must be done again."""
-    record = lanes.remembered(tx, lane, request) or _stored_record(tx, lane, want)
+    record = lanes.remembered(tx, lane, request) or stored_record(tx, lane, want)
     if record is None:
         return Told(Answer(None if word is None else False))  # a lane that never claimed has nothing to settle
     if request < record.request:
@@ -41,35 +41,35 @@ def exchange(tx: Transaction, lane: LaneId, request: int, word: Settlement | Non
     if request == record.request:
         return _again(tx, lane, record, want)
     record.request = request
-    record.settled = None if word is None else int(_settle(tx, lane, record, word))
-    told = _told(tx, lane, record, want)
+    record.settled = None if word is None else int(settle(tx, lane, record, word))
+    told, found = tell(tx, lane, record, want)
     record.save(tx)
-    if record.held is None and record.lease is not None:
-        lanes.drop(tx, lane, record)
+    lanes.drop_if_leased_and_idle(tx, lane, record)
+    if found is not None:
+        told.work_is_left = is_work_left(tx, found)
     return told
 
 
-def _stored_record(tx: Transaction, lane: LaneId, want: Want | None) -> LaneRecord | None:
+def stored_record(tx: Transaction, lane: LaneId, want: Want | None) -> LaneRecord | None:
     if want is None:
         return lanes.find(tx, lane)
     return lanes.find_or_add(tx, lane, leased=want.lease_seconds is not None)
 
 
-def _told(tx: Transaction, lane: LaneId, record: LaneRecord, want: Want | None) -> Told:
-    settled = _as_bool(record.settled)
+def tell(tx: Transaction, lane: LaneId, record: LaneRecord, want: Want | None) -> tuple[Told, Row | None]:
+    """The answer to a lane that has settled, and the row of the job that it is handed now."""
+    settled = as_bool(record.settled)
     if want is None:
-        return Told(Answer(settled))
+        return Told(Answer(settled)), None
     if record.barred:
-        return Told(Answer(settled), LaneBarred(str(lane)))
+        return Told(Answer(settled), LaneBarred(str(lane))), None
     record.lease = want.lease_seconds
-    claim, left = _held_claim(tx, record), False
-    if claim is None:
-        found = hand_out(tx, record, want)
-        if found is not None:
-            claim, left = found[0], _is_work_left(tx, found[1])
+    claim, row = held_claim(tx, record), None
+    if claim is None and (found := hand_out(tx, record, want)) is not None:
+        claim, row = found
     if claim is not None and want.lease_seconds is not None:
         tx.run(_SQL["lane lease"], (want.lease_seconds, tx.host.boottime() + want.lease_seconds, record.id))
-    return Told(Answer(settled, claim), work_is_left=left)
+    return Told(Answer(settled, claim)), row
 
 
 def _again(tx: Transaction, lane: LaneId, record: LaneRecord, want: Want | None) -> Told:
@@ -77,33 +77,40 @@ def _again(tx: Transaction, lane: LaneId, record: LaneRecord, want: Want | None)
 
     What was lost may have been a sync that failed: whatever is answered now must be on disk."""
     tx.must_sync = True
-    settled = _as_bool(record.settled)
+    settled = as_bool(record.settled)
     if want is not None and record.barred:
         return Told(Answer(settled), LaneBarred(str(lane)))
-    return Told(Answer(settled, None if want is None else _held_claim(tx, record)))
+    return Told(Answer(settled, None if want is None else held_claim(tx, record)))
 
 
-def _as_bool(settled: int | None) -> bool | None:
+def as_bool(settled: int | None) -> bool | None:
     return None if settled is None else bool(settled)
 
 
 # ---------------------------------------------------------------- settle
 
 
-def _settle(tx: Transaction, lane: LaneId, record: LaneRecord, word: Settlement) -> bool:
+def settle(tx: Transaction, lane: LaneId, record: LaneRecord, word: Settlement) -> bool:
     """Whether the word was accepted: only the current holder's, under its claim number."""
     held = record.held
     if held is None or record.claim != word.claim:
         return False
     worker = tx.host.text_of(lane)
-    is_plain = word.outcome is Outcome.COMPLETED and rows.is_uuid(word.job_id)
-    if not (is_plain and settling.complete_at_first_try(tx, held, word, worker)):
+    if completes_first_try(record, word):
+        settling.complete_first_tries(tx, [(record, word, worker)])
+    else:
         job = settling.held_job(tx, held)
         if job is None or rows.id_for_people(job.raw_id) != word.job_id:
             return False
         settling.settle(tx, job, word, worker)
-    record.held, record.claim = None, 0
+    record.let_go()
     return True
+
+
+def completes_first_try(record: LaneRecord, word: Settlement) -> bool:
+    """Whether this completes the first attempt of a job that nothing follows, as this process handed it out."""
+    first_try = record.first_try
+    return word.outcome is Outcome.COMPLETED and first_try is not None and first_try.job_id == word.job_id
 
 
 # ---------------------------------------------------------------- hand out
@@ -167,41 +174,53 @@ def _fit_claim(tx: Transaction, row: Row) -> Claim | None:
         end_unstarted(tx, rank, queue, PENDING, CANCELLED, Reason.EXPIRED)
         return None
     try:
-        claim = as_claim(tx, row, row[6] + 1, tx.now)
-        if row[17]:
-            rows.read_follow_ups(row[17])
+        return claim_of(tx, row, tx.host.boottime())
     except (ValueError, TypeError) as problem:
         text = f"the stored record cannot be read: {problem}"
         end_unstarted(tx, rank, queue, PENDING, FAILED, Reason.INVALID_RECORD, text)
         return None
-    return claim
+
+
+def claim_of(tx: Transaction, row: Row, boottime: float) -> Claim:
+    """The next claim of a pending job; ValueError or TypeError when its record is broken."""
+    if row[17]:
+        rows.read_follow_ups(row[17])
+    return as_claim(tx, row, row[6] + 1, tx.now, boottime)
+
+
+def readable_claim(tx: Transaction, row: Row, boottime: float) -> Claim | None:
+    """The next claim of a pending job, if its record can be read."""
+    try:
+        return claim_of(tx, row, boottime)
+    except (ValueError, TypeError):
+        return None
 
 
 def _take(tx: Transaction, record: LaneRecord, row: Row, claim: Claim) -> None:
     rank, now = row[0], tx.now
     tx.run(_SQL["take"], (record.id, claim.claim, now, claim.claimed_boottime, now, rank))
     tx.moved(row[3], PENDING, RUNNING)
-    record.held, record.claim = rank, claim.claim
+    record.hold(rank, claim, row)
     if claim.max_retries == 0:
         tx.must_sync = True  # at most once: the claim must outlive a power cut
 
 
-def _is_work_left(tx: Transaction, row: Row) -> bool:
+def is_work_left(tx: Transaction, row: Row, taken: int = 1) -> bool:
     """Whether another worker of this class may find something too (a hint: it only rings)."""
-    if row[18] > 1:
+    if row[18] > taken:
         return True
     return tx.run(_SQL["work is left"], (row[3],)).fetchone() is not None
 
 
-def _held_claim(tx: Transaction, record: LaneRecord) -> Claim | None:
+def held_claim(tx: Transaction, record: LaneRecord) -> Claim | None:
     """What the lane holds already, if it does: given again under the same number."""
     if record.held is None:
         return None
     row: Row | None = tx.run(_SQL["held job"], (record.held,)).fetchone()
-    return None if row is None else as_claim(tx, row, row[6], row[18])
+    return None if row is None else as_claim(tx, row, row[6], row[18], tx.host.boottime())
 
 
-def as_claim(tx: Transaction, row: Row, number: int, claimed_at: float) -> Claim:
+def as_claim(tx: Transaction, row: Row, number: int, claimed_at: float, boottime: float) -> Claim:
     """The claim of a job row; ValueError or TypeError when the record is broken."""
     rank, raw_id, kind, queue, payload, priority, _, retries, max_retries, kills, misfits, timeout, created = row[:13]
     checkpoint, owner, flags = row[13:16]
@@ -222,7 +241,7 @@ def as_claim(tx: Transaction, row: Row, number: int, claimed_at: float) -> Claim
         timeout=float(timeout),
         created_at=rank / rows.MICROSECONDS if created is None else float(created),
         claimed_at=claimed_at,
-        claimed_boottime=tx.host.boottime(),
+        claimed_boottime=boottime,
         checkpoint=rows.readable(checkpoint),
         owner=LOCAL_OWNER if owner is None else tx.name(owner),
         runs_alone=bool(flags & rows.FLAG_ALONE),

@@ -49,12 +49,12 @@ WHERE rank = ?;
 
 -- name: complete at first try
 UPDATE jobs SET status = 3, lane = NULL, flags = 0, updated_at = ?, started_at = ?, finished_at = ?, result = ?, history = ?
-WHERE rank = ? AND id = ? AND status = 2 AND history IS NULL AND follow_ups IS NULL RETURNING queue, max_retries;
+WHERE rank = ? AND status = 2 AND history IS NULL AND follow_ups IS NULL;
 
 -- name: next of any
 SELECT j.rank, j.id, j.type, j.queue, j.payload, j.priority, j.claims, j.retries, j.max_retries, j.kills, j.misfits,
   j.timeout, j.created_at, j.checkpoint, j.owner, j.flags, j.expires_at, j.follow_ups, q.pending,
-  (SELECT min(run_at) FROM jobs WHERE status = 0), q.ageing
+  (SELECT min(run_at) FROM jobs WHERE status = 0), q.ageing, j.limited, j.history IS NULL
 FROM queues q CROSS JOIN jobs j ON j.rank = (
   SELECT rank FROM jobs WHERE status = 1 AND queue = q.id AND priority BETWEEN ?1 AND ?2 ORDER BY priority DESC, rank LIMIT 1)
 WHERE q.pending > 0 AND NOT q.paused
@@ -63,7 +63,7 @@ ORDER BY j.priority DESC, j.rank LIMIT 1;
 -- name: next of any but
 SELECT j.rank, j.id, j.type, j.queue, j.payload, j.priority, j.claims, j.retries, j.max_retries, j.kills, j.misfits,
   j.timeout, j.created_at, j.checkpoint, j.owner, j.flags, j.expires_at, j.follow_ups, q.pending,
-  (SELECT min(run_at) FROM jobs WHERE status = 0), q.ageing
+  (SELECT min(run_at) FROM jobs WHERE status = 0), q.ageing, j.limited, j.history IS NULL
 FROM queues q CROSS JOIN jobs j ON j.rank = (
   SELECT rank FROM jobs WHERE status = 1 AND queue = q.id AND priority BETWEEN ?1 AND ?2 ORDER BY priority DESC, rank LIMIT 1)
 WHERE q.pending > 0 AND NOT q.paused AND q.id NOT IN (SELECT value FROM json_each(?3))
@@ -72,11 +72,16 @@ ORDER BY j.priority DESC, j.rank LIMIT 1;
 -- name: next of list
 SELECT j.rank, j.id, j.type, j.queue, j.payload, j.priority, j.claims, j.retries, j.max_retries, j.kills, j.misfits,
   j.timeout, j.created_at, j.checkpoint, j.owner, j.flags, j.expires_at, j.follow_ups, q.pending,
-  (SELECT min(run_at) FROM jobs WHERE status = 0), q.ageing
+  (SELECT min(run_at) FROM jobs WHERE status = 0), q.ageing, j.limited, j.history IS NULL
 FROM json_each(?3) w CROSS JOIN queues q ON q.id = w.value CROSS JOIN jobs j ON j.rank = (
   SELECT rank FROM jobs WHERE status = 1 AND queue = q.id AND priority BETWEEN ?1 AND ?2 ORDER BY priority DESC, rank LIMIT 1)
 WHERE q.pending > 0 AND NOT q.paused
 ORDER BY w.key LIMIT 1;
+
+-- name: next of queue
+SELECT j.rank, j.id, j.type, j.queue, j.payload, j.priority, j.claims, j.retries, j.max_retries, j.kills, j.misfits,
+  j.timeout, j.created_at, j.checkpoint, j.owner, j.flags, j.expires_at, j.follow_ups, NULL, NULL, 0, j.limited, j.history IS NULL
+FROM jobs j WHERE j.status = 1 AND j.queue = ? AND j.priority BETWEEN ? AND ? ORDER BY j.priority DESC, j.rank LIMIT ?;
 
 -- name: held job
 SELECT j.rank, j.id, j.type, j.queue, j.payload, j.priority, j.claims, j.retries, j.max_retries, j.kills, j.misfits,
