@@ -169,11 +169,12 @@ class Work(Protocol):
     ) -> bool:
         """Store what the running job says of itself; True when a cancel was asked for. ClaimLost when it moved on."""
 
-    def wait(self, want: Want, seconds: float, interrupt_fd: int | None = None) -> None:
-        """Sleep until a job for `want` may be there, `seconds` passed or `interrupt_fd` is readable.
+    def wait(self, want: Want, seconds: float, interrupt_fd: int | None = None, *, watched: bool = False) -> bool:
+        """Sleep until a job for `want` may be there, `seconds` passed or `interrupt_fd` is readable; whether it is the first.
 
         Wakes are hints, never promises. Opening the bell happens before the first claim (call once with seconds=0).
-        Never raises for an absent store: it then sleeps a bounded time."""
+        In case a ring was lost the store is looked at once a second, reading only, unless somebody else does that for
+        us (`watched`: a keeper, whose `promote` rings). Never raises for an absent store: it then sleeps a bounded time."""
 
 
 class Upkeep(Protocol):
@@ -200,8 +201,14 @@ class Upkeep(Protocol):
         """The pool has ended in order: forget its record, lanes and bars. What it still holds is recovered first."""
 
     def promote(self, limit: int = 1000) -> Promotion:
-        """Move up to `limit` due jobs to pending (and expired ones to cancelled) and ring. Used-up rates that have
-        opened meanwhile let jobs go; `next_due` is the next such time too."""
+        """Move up to `limit` due jobs to pending (and expired ones to cancelled) and ring, also for classes that sleep
+        beside pending work because a ring was lost. Used-up rates that have opened meanwhile let jobs go; `next_due` is
+        the next such time too. Called once a second: while nothing changes it costs next to nothing."""
+
+    def alarm(self) -> int | None:
+        """A descriptor that is readable when a time sooner than `promote` knew of has come into the store: promote then.
+
+        To be asked for before each sleep; None where there is none now. `promote` quiets it."""
 
     def tick(self, schedule: str, version: str, due: float, job: NewJob | None) -> Receipt | None:
         """Record the tick `due` of a schedule entry and enqueue its job in one step; `job=None` records only.

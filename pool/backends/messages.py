@@ -123,10 +123,12 @@ class Recovered:
 
 @dataclass(frozen=True, slots=True)
 class Promotion:
-    """How many due jobs became pending, and when the next scheduled one is due (wall seconds; None: none)."""
+    """How many due jobs became pending, when the next scheduled one is due (wall seconds; None: none), and whether jobs
+    that may start are waiting somewhere."""
 
     moved: int
     next_due: float | None
+    is_waiting: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ from pool.worker.context import in_task
 from pool.worker.desk import GaveUp
 from pool.worker.output import Transcript
 from pool.worker.presence import SharedPresence
-from pool.worker.process import SLICE_S, Worker
+from pool.worker.process import BELL_SLICE_S, SLICE_S, Worker
 from pool.worker.store_thread import StoreThread
 from pool.worker.task_lane import TaskLane
 
@@ -95,7 +95,7 @@ class AsyncWorker(Worker):
     def prepare(self) -> None:
         refuse_sync_types(self.want)
         self._loop = asyncio.new_event_loop()
-        self._store = StoreThread(self._open_backend, self.want, self._ring)
+        self._store = StoreThread(self._open_backend, self.want, self._ring, self.watchman.is_awake)
         self._task_lanes = [
             TaskLane(self.tools, self._shared, number, self._store, self._loop) for number in range(self._count)
         ]
@@ -187,14 +187,17 @@ class AsyncWorker(Worker):
         self._listen_while_idle(self._idlers.any)
 
     async def _pulse(self) -> None:
-        """Once a second: a sign of life, and a look at orders and limits by whoever rests."""
+        """Once a second, less often while nothing runs: a sign of life, and a look at orders and limits by whoever rests."""
         while True:
-            await asyncio.sleep(SLICE_S)
-            self.mailbox.obey_reopen()
+            await asyncio.sleep(SLICE_S if self._neighbours.running else BELL_SLICE_S)
             self._show()
-            if self.reason_to_leave() or self.may_not_claim():
-                self._idlers.wake_all()
-            self._listen_while_idle(self._idlers.any)
+            self._heed_orders()
+
+    def _heed_orders(self) -> None:
+        self.mailbox.obey_reopen()
+        if self.reason_to_leave() or self.may_not_claim():
+            self._idlers.wake_all()
+        self._listen_while_idle(self._idlers.any)
 
     # ------------------------------------------------------------ small parts
 
@@ -216,7 +219,7 @@ class AsyncWorker(Worker):
         if self.mailbox.is_stopping:
             for lane in self._task_lanes:
                 lane.stopped.set()
-            self._idlers.wake_all()
+        self._heed_orders()
 
     def _reconnect(self) -> None:
         log.error("a job closed descriptors of its worker; the worker is replaced after it")

@@ -66,10 +66,13 @@ class Mailbox:
         readable([self.fd], seconds)
         self.empty()
 
-    def empty(self) -> None:
+    def empty(self) -> bool:
+        """Whether there was anything."""
+        had_mail = False
         with contextlib.suppress(BlockingIOError):
             while os.read(self.fd, 4096):
-                pass
+                had_mail = True
+        return had_mail
 
     def reopen(self) -> None:
         """A new pipe: a job closed descriptors that were not its own."""

@@ -25,9 +25,10 @@ from pool.worker.limits import Limits
 from pool.worker.presence import Presence
 from pool.worker.surroundings import Surroundings
 from pool.worker.timeouts import Interrupts
+from pool.worker.watchman import Watchman
 
 SLICE_S = 1.0
-BELL_SLICE_S = 3.0  # the store looks by itself meanwhile, reading only; a claim of ours writes
+BELL_SLICE_S = 4.5  # a sign of life is due every 5 s
 FALSE_RINGS = 20
 WAIT_FOR_REPLACEMENT_S = 30.0
 REPLACED_FIRST = (Exit.MEMORY, Exit.MAX_JOBS, Exit.MAX_AGE)
@@ -60,6 +61,7 @@ class Worker:
         self.stop_timeout: float = getattr(settings, "stop_timeout", None) or config.pool.stop_timeout
         self.presence = presence or Presence(seat)
         self.limits = Limits(settings)
+        self.watchman = Watchman(seat.board)
         self.around = Surroundings()
         self.mailbox = self.around.mailbox
         self.tools = Tools(
@@ -161,21 +163,27 @@ class Worker:
             self._reconnect()
 
     def rest(self) -> None:
-        """On the bell, in slices that show life; a signal ends it."""
+        """On the bell, in slices that show life, until there may be work, a signal came or a limit is reached."""
         self.presence.show(State.IDLE)
         if self.may_not_claim():
-            self.mailbox.sleep(SLICE_S)
-        elif not self.is_burst:
-            self._listen()
+            self.mailbox.sleep(BELL_SLICE_S)
+            return
+        while not self.is_burst and not self._is_called():
+            self.presence.touch()
 
     def _ends_in_hand(self) -> int:
         """Jobs that have ended here and are not handed in yet."""
         return sum(lane.in_hand is not None for lane in self.lanes)
 
-    def _listen(self) -> None:
+    def _is_called(self) -> bool:
+        """Sleep a slice. Nothing is claimed when nobody called: a claim writes."""
         before = monotonic_now()
-        self.backend.wait(self.want, BELL_SLICE_S, self.mailbox.fd)
-        self.mailbox.empty()
+        rung = self.backend.wait(self.want, BELL_SLICE_S, self.mailbox.fd, watched=self.watchman.is_awake())
+        has_mail = self.mailbox.empty()
+        self._note_false_ring(before)
+        return rung or has_mail or self.reason_to_leave() is not None
+
+    def _note_false_ring(self, before: float) -> None:
         is_sudden = monotonic_now() - before < 0.001
         self._false_rings = self._false_rings + 1 if is_sudden else 0
         if self._false_rings > FALSE_RINGS:  # a bell that rings for work we never get must not keep us spinning

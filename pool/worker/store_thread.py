@@ -16,16 +16,24 @@ from pool.descriptors import readable
 from pool.identity import LaneId
 from pool.jobs.job import Settlement
 
-SLICE_S = 3.0
+BELL_SLICE_S = 4.5  # then it is looked again whether a keeper lives
+SLICE_S = 60.0  # a call wakes the thread; what it owes to nobody it need not wake for
 
 Call = Callable[[Backend], Any]
 
 
 class StoreThread:
-    """`submit` may be called from any thread; `on_rung` is called in this one when a job may be there."""
+    """`submit` may be called from any thread; `on_rung` is called in this one when a job may be there. `is_watched`:
+    whether somebody else looks for lost rings."""
 
-    def __init__(self, open_backend: Callable[[], Backend], want: Want, on_rung: Callable[[], None]) -> None:
-        self._open_backend, self._want, self._on_rung = open_backend, want, on_rung
+    def __init__(
+        self,
+        open_backend: Callable[[], Backend],
+        want: Want,
+        on_rung: Callable[[], None],
+        is_watched: Callable[[], bool],
+    ) -> None:
+        self._open_backend, self._want, self._on_rung, self._is_watched = open_backend, want, on_rung, is_watched
         self._calls: queue.SimpleQueue[tuple[Call, Future[Any]] | None] = queue.SimpleQueue()
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self.is_listening = False
@@ -97,8 +105,9 @@ class StoreThread:
         answers: list[Answer] = self.submit(call).result()
         return answers
 
-    def wait(self, want: Want, seconds: float, interrupt_fd: int | None = None) -> None:
+    def wait(self, want: Want, seconds: float, interrupt_fd: int | None = None, *, watched: bool = False) -> bool:
         """The thread listens by itself."""
+        return False
 
     # ------------------------------------------------------------ in the thread
 
@@ -122,16 +131,9 @@ class StoreThread:
 
     def _listen(self) -> None:
         if self.is_listening:
-            self._backend.wait(self._want, SLICE_S, self._wake_read)
-            if not self._drain():
+            if self._backend.wait(self._want, BELL_SLICE_S, self._wake_read, watched=self._is_watched()):
                 self._on_rung()
         else:
             readable([self._wake_read], SLICE_S)
-            self._drain()
-
-    def _drain(self) -> bool:
-        """Empty our pipe; whether something was in it."""
-        try:
-            return bool(os.read(self._wake_read, 4096))
-        except BlockingIOError:
-            return False
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._wake_read, 4096)

@@ -100,6 +100,9 @@ class RedisUpkeep(RedisWork):
         moved, next_due = self._session.run("promote", self._keys.fixed, (limit,))
         return Promotion(int(moved), float(next_due) if next_due else None)
 
+    def alarm(self) -> int | None:
+        return None
+
     def tick(self, schedule: str, version: str, due: float, job: NewJob | None) -> Receipt | None:
         names = text_bytes(schedule, "the schedule's name"), text_bytes(version, "the version")
         args = (*names, f"{due:.6f}", *(job_arguments(job) if job else ()))

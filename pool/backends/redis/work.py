@@ -147,19 +147,24 @@ class RedisWork(RedisIntake):
 
     # ---------------------------------------------------------------- waiting
 
-    def wait(self, want: Want, seconds: float, interrupt_fd: int | None = None) -> None:
-        """Blocks on the class's bell in slices of a second; after each the store is looked at (reads only)."""
+    def wait(self, want: Want, seconds: float, interrupt_fd: int | None = None, *, watched: bool = False) -> bool:
+        """Blocks on the class's bell; unless `watched` in slices of a second, the store looked at after each (reads only)."""
         end = monotonic_now() + seconds
         try:
             connection = self._session.connection()
             if self._listen(connection, want) and seconds > 0 and self._may_find(want):
-                return
+                return True
             while (left := end - monotonic_now()) > 0:
-                if self._nap(connection, want, min(left, POLL_SECONDS), interrupt_fd):
-                    return
+                rung = self._nap(connection, want, left if watched else min(left, POLL_SECONDS), interrupt_fd)
+                if rung is None:
+                    return False
+                if rung or (not watched and self._may_find(want)):
+                    return True
+            return False
         except (ConnectionBroken, ServerError, BackendUnavailable):
             self._session.close()
             self._sleep(min(max(0.0, end - monotonic_now()), ABSENT_SECONDS), interrupt_fd)
+            return True  # who knows
 
     def _listen(self, connection: Connection, want: Want) -> bool:
         """Make the class known before the first claim, on each new connection (the server may have lost it), and now and
@@ -172,17 +177,17 @@ class RedisWork(RedisIntake):
         self._heard[worker_class] = (id(connection), now)
         return True
 
-    def _nap(self, connection: Connection, want: Want, seconds: float, interrupt_fd: int | None) -> bool:
-        """Whether to look for work: the bell rang, something is there, or we were interrupted."""
+    def _nap(self, connection: Connection, want: Want, seconds: float, interrupt_fd: int | None) -> bool | None:
+        """Whether the bell rang; None when we were interrupted."""
         bell = self._keys.bell(class_of(want))
         connection.send(pack("BLPOP", bell, f"{max(0.001, seconds):.3f}"))
         readable = connection.is_readable(seconds + self._session.answer_seconds, interrupt_fd)
         if readable is None:  # BLPOP is still under way: a reply that comes later must never be taken for another's
             self._session.close()
-            return True
+            return None
         if not readable:
             raise ConnectionBroken("no answer to BLPOP", timed_out=True)
-        return connection.read() is not None or self._may_find(want)
+        return connection.read() is not None
 
     def _may_find(self, want: Want) -> bool:
         mode, names = ("*", want.reserved) if want.is_any else ("=", want.queues)

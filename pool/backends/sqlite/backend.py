@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Callable, Sequence
+from math import inf
 
 from pool.backends.contract import (
     Answer,
@@ -25,6 +26,7 @@ from pool.backends.sqlite import batches, departures, inspection, intake, limits
 from pool.backends.sqlite.lanes import StaleLane
 from pool.backends.sqlite.leases import Watcher
 from pool.backends.sqlite.sheaf import Ahead
+from pool.backends.sqlite.patrol import Patrol
 from pool.backends.sqlite.store import Store
 from pool.backends.sqlite.transaction import Host, this_boot
 from pool.backends.sqlite.trouble import NotSynced
@@ -64,6 +66,7 @@ class SqliteBackend:
         self._host = Host(wall, boottime, boot, mark)
         self._store = Store(path, self._host, create=create, durable=producer, lock_wait=lock_wait)
         self._waiting = Waiting(self._store)
+        self._patrol = Patrol(self._store)
         self._watcher = Watcher(self._host)
         self._purges: dict[tuple[str, frozenset[Status]], tuple[int, float]] = {}
         self.url = f"sqlite:///{self._store.path}"
@@ -171,8 +174,8 @@ class SqliteBackend:
     ) -> bool:
         return self._store.write(lambda tx: work.report(tx, held, progress, note, checkpoint))
 
-    def wait(self, want: Want, seconds: float, interrupt_fd: int | None = None) -> None:
-        self._waiting.wait(want, seconds, interrupt_fd)
+    def wait(self, want: Want, seconds: float, interrupt_fd: int | None = None, *, watched: bool = False) -> bool:
+        return self._waiting.wait(want, seconds, interrupt_fd, watched)
 
     # ------------------------------------------------------------ upkeep
 
@@ -195,12 +198,16 @@ class SqliteBackend:
 
     def promote(self, limit: int = 1000) -> Promotion:
         """Writes only when something is due. Also keeps the -wal short and sweeps deserted bells."""
+        self._waiting.quiet_alarm()
         self._waiting.sweep()
         self._store.shorten_wal()
-        due, next_due = self._store.read(lambda tx: (upkeep.has_due(tx), upkeep.next_event(tx)))
-        if not due:
-            return Promotion(0, next_due)
-        return self._store.write(lambda tx: upkeep.promote(tx, limit))
+        sight = self._patrol.look()
+        if sight.has_due(self._host.wall()):
+            return self._store.write(lambda tx: upkeep.promote(tx, limit))
+        return Promotion(0, sight.next_event if sight.next_event < inf else None, sight.is_waiting)
+
+    def alarm(self) -> int | None:
+        return self._waiting.alarm()
 
     def tick(self, schedule: str, version: str, due: float, job: NewJob | None) -> Receipt | None:
         if job is not None:

@@ -11,7 +11,7 @@ import json
 import os
 import select
 import stat
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -61,6 +61,16 @@ def _want_of(note: str) -> Want:
     return Want(tuple(queues), int(low), int(high), tuple(reserved))
 
 
+class Woken(NamedTuple):
+    """Why a sleep ended; neither: its time was over."""
+
+    rung: bool
+    interrupted: bool
+
+
+UNDISTURBED = Woken(rung=False, interrupted=False)
+
+
 class OwnBell:
     """The bell this process listens to. Open for reading and writing: it never reports an end of file."""
 
@@ -80,14 +90,15 @@ class OwnBell:
         with suppress(BlockingIOError):  # full: it rings already
             os.write(self.fd, b"!")
 
-    def sleep(self, seconds: float) -> bool:
-        """Sleep until rung (then drained), interrupted or `seconds` passed; whether it was one of the first two."""
-        rung = self._epoll.poll(seconds)
-        if not rung:
-            return False
-        if any(fd == self.fd for fd, _ in rung):
+    def sleep(self, seconds: float) -> Woken:
+        """Sleep until rung (then drained), interrupted or `seconds` passed."""
+        woken_by = self._epoll.poll(seconds)
+        if not woken_by:
+            return UNDISTURBED
+        rung = any(fd == self.fd for fd, _ in woken_by)
+        if rung:
             self.drain()
-        return True
+        return Woken(rung, len(woken_by) > rung)
 
     def drain(self) -> None:
         with suppress(BlockingIOError):
@@ -142,10 +153,24 @@ class Bells:
 
     def ring(self, rings: Collection[Ring]) -> None:
         """Wake one waiter of every class that any of these events concerns. Never raises: the poll is the fallback."""
+        self._ring_where(lambda want: any(concerns(want, ring) for ring in rings))
+
+    def ring_classes(self, classes: Collection[Want]) -> None:
+        """Wake one waiter of each of these."""
+        if classes:
+            self._ring_where(lambda want: want in classes)
+
+    def classes(self) -> list[Want]:
+        """Every class of workers that has a bell, listening or not."""
+        with suppress(OSError, ValueError):
+            self._look_around()
+        return [want for want, _ in self._classes if want.queues]
+
+    def _ring_where(self, is_meant: Callable[[Want], bool]) -> None:
         try:
             self._look_around()
             for want, path in self._classes:
-                if any(concerns(want, ring) for ring in rings):
+                if is_meant(want):
                     self._ring_one(path)
         except (OSError, ValueError) as problem:
             log.debug("bell could not be rung", problem=str(problem))

@@ -17,17 +17,18 @@ from typing import TypeVar
 
 from pool.backends.contract import Want
 from pool.backends.sqlite import files
-from pool.backends.sqlite.bell import Bells, OwnBell
+from pool.backends.sqlite.bell import STAMP_GRAIN_NS, Bells, OwnBell
 from pool.backends.sqlite.limits import let_go
 from pool.backends.sqlite.lock import WriteLock, lock_of
 from pool.backends.sqlite.migrations import bring_up_to_date, is_up_to_date
 from pool.backends.sqlite.transaction import Host, Transaction
 from pool.backends.sqlite.trouble import FOREIGN, NotSynced, translated
-from pool.clock import monotonic_now
+from pool.clock import monotonic_now, wall_now
 from pool.errors import BackendFull, BackendUnavailable
 from pool.logs import log
 
 T = TypeVar("T")
+Stamp = tuple[int, int, int]
 WAL_KEPT_BYTES = 16 * 2**20
 _FEWEST_PAGES, _CHECKPOINT_PAGES = (
     100,
@@ -277,7 +278,13 @@ class Store:
         """A bell for this class of workers, in the folder beside the database."""
         return OwnBell(self.bells.folder, want, self.stat or Path(self.path).stat())
 
-    def stamp(self) -> tuple[int, int, int] | None:
+    def settled_stamp(self) -> Stamp | None:
+        """The stamp before a look into the store. None for a young one: what is committed now might not change it."""
+        stamp = self.stamp()
+        is_young = stamp is not None and wall_now() * 1e9 - stamp[1] < STAMP_GRAIN_NS
+        return None if is_young else stamp
+
+    def stamp(self) -> Stamp | None:
         """Changes with every commit of anybody: the -wal's inode, time and size. None: look for yourself."""
         if self._wal_fd < 0 or self._pid != os.getpid():
             return None

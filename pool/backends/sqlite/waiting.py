@@ -1,4 +1,6 @@
-"""How a worker sleeps: on its bell, looking at the store once a second in case a ring was lost."""
+"""How a worker sleeps: on its bell. In case a ring was lost the store is looked at once a second: by the keeper for all
+who sleep (`patrol.py`), by a worker itself while no keeper lives.
+"""
 
 import os
 from contextlib import suppress
@@ -6,12 +8,12 @@ from dataclasses import dataclass
 from math import inf
 
 from pool.backends.contract import Want
-from pool.backends.sqlite.bell import STAMP_GRAIN_NS, OwnBell
+from pool.backends.sqlite.bell import KEEPER, OwnBell
 from pool.backends.sqlite.statements import statements
-from pool.backends.sqlite.store import Store
+from pool.backends.sqlite.store import Stamp, Store
 from pool.backends.sqlite.transaction import Transaction
 from pool.backends.sqlite.work import queue_numbers
-from pool.clock import monotonic_now, wall_now
+from pool.clock import monotonic_now
 from pool.descriptors import readable
 from pool.errors import JobpoolError
 from pool.logs import log
@@ -25,7 +27,7 @@ _SWEEP_S = 60.0
 class Seen:
     """What the last look into the store showed, and the stamp it had then."""
 
-    stamp: tuple[int, int, int] | None
+    stamp: Stamp | None
     eligible: bool
     next_due: float
 
@@ -42,27 +44,37 @@ class Waiting:
         self._last_want: Want | None = None
         self._last_bell: OwnBell | None = None
 
-    def wait(self, want: Want, seconds: float, interrupt_fd: int | None) -> None:
-        """Return when there may be work, after `seconds`, or on the interrupt. Never raises for an absent store."""
+    def wait(self, want: Want, seconds: float, interrupt_fd: int | None, watched: bool) -> bool:
+        """Return when there may be work (True), after `seconds`, or on the interrupt. Never raises for an absent store.
+
+        `watched`: the store is left alone meanwhile, but for a look whether its file is still the one we know."""
         deadline = monotonic_now() + seconds
         while True:
             bell = self._bell(want)
             if bell is not None:
                 bell.watch(interrupt_fd)
-            if self._sleeps_through(want, deadline, bell, interrupt_fd):
-                return
+            if watched and bell is not None:
+                self._store.look_at_file()
+                return bell.sleep(seconds).rung
+            woken = self._sleeps_through(want, deadline, bell, interrupt_fd)
+            if woken is not None:
+                return woken
 
-    def _sleeps_through(self, want: Want, deadline: float, bell: OwnBell | None, interrupt_fd: int | None) -> bool:
-        """Nap after nap, as lean as can be, until there is reason to return; False: the bell must be hung anew."""
+    def _sleeps_through(
+        self, want: Want, deadline: float, bell: OwnBell | None, interrupt_fd: int | None
+    ) -> bool | None:
+        """Nap after nap, as lean as can be, until there is reason to return; None: the bell must be hung anew."""
         while bell is None or bell.is_in_place():
-            pause = min(max(deadline - monotonic_now(), 0.0), self._longest_nap(want))
+            left, nap = max(deadline - monotonic_now(), 0.0), self._longest_nap(want)
+            pause = min(left, nap)
             if pause <= 0:
-                return True
-            if bell.sleep(pause) if bell is not None else _sleep_without_bell(pause, interrupt_fd):
-                return True
+                return nap <= 0
             if bell is None:
-                break
-        return False
+                return False if _sleep_without_bell(pause, interrupt_fd) else None
+            woken = bell.sleep(pause)
+            if woken.rung or woken.interrupted:
+                return woken.rung
+        return None
 
     def _longest_nap(self, want: Want) -> float:
         """Seconds until the next look: 0 when there is work, never past a due time, at most a slice."""
@@ -87,11 +99,20 @@ class Waiting:
 
     def _look(self, want: Want) -> None:
         """The stamp is read first: what is committed meanwhile changes it again. A young one is not trusted."""
-        stamp = self._store.stamp()
-        if stamp is not None and wall_now() * 1e9 - stamp[1] < STAMP_GRAIN_NS:
-            stamp = None
+        stamp = self._store.settled_stamp()
         eligible, next_due = self._store.read(lambda tx: look(tx, want))
         self._seen[want] = Seen(stamp, eligible, inf if next_due is None else next_due)
+
+    def alarm(self) -> int | None:
+        """The keeper's own bell, as a descriptor to sleep on."""
+        bell = self._bell(KEEPER)
+        return None if bell is None else bell.fd
+
+    def quiet_alarm(self) -> None:
+        """Before the look that answers it."""
+        bell = self._bells.get(KEEPER)
+        if bell is not None and self._pid == os.getpid():
+            bell.drain()
 
     def pass_on(self, want: Want) -> None:
         """There is more for this class: wake one more of it."""
