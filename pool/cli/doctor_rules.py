@@ -201,7 +201,7 @@ def _versions(facts: Facts) -> Findings:
         listing = "; ".join(f"{version}: {', '.join(names)}" for version, names in sorted(by_version.items()))
         yield Finding(
             "warning", "versions", f"pools of several versions share this store ({listing})",
-            f"pip install jobpool=={newest} on the others, then: systemctl restart jobpool",
+            f"install the wheel of jobpool {newest} on the others, then: systemctl restart jobpool",
         )  # fmt: skip
     elif by_version:
         yield Finding("ok", "versions", f"all pools on this store are jobpool {next(iter(by_version))}")

@@ -145,7 +145,7 @@ def test_redis_that_may_lose_jobs_gets_the_commands_to_type() -> None:
 
 def test_pools_of_several_versions_are_told_the_newest() -> None:
     (finding,) = bad(facts(pools=(pool_state("a", "1.9.0"), pool_state("b", "1.10.0"))))
-    assert finding.remedy.startswith("pip install jobpool==1.10.0")
+    assert finding.remedy.startswith("install the wheel of jobpool 1.10.0 on the others")
 
 
 def test_jobs_in_a_queue_that_nobody_serves_are_found() -> None:
