@@ -9,7 +9,6 @@ import re
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 from tests.docs.pages import ROOT, Block, blocks_of
 
