@@ -104,7 +104,7 @@ def _workers(config: Config, name: str, group: WorkerKeys, options: Options) -> 
         functools.partial(run_worker, config, name, burst=options.burst),
         fingerprint=_fingerprint(config, WORKER_SECTIONS, group.model_dump(exclude=set(PARENT_KEYS))),
         count=group.count,
-        lanes=group.concurrency,
+        lanes=1 + group.claims_ahead if group.concurrency == 1 else group.concurrency,
         stop_timeout=config.pool.stop_timeout if own_stop is None else own_stop,
         burst=options.burst,
         memory=MemoryRule(

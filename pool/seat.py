@@ -21,6 +21,7 @@ class Seat:
     announce_fd   write one byte (non-blocking) when the process became ready or announced its exit: the parent looks
     note_fd       readable when a death note stands on the board (keeper only; drain it, then look)
     stack_fd      where faulthandler writes this process's stacks on SIGUSR2; the parent has it too
+    lock_fd       the file of the start locks (worker and keeper); -1: there is none, and nothing is claimed ahead
     parent        the mark of the supervisor: when it is no longer our parent, finish the job and leave
     """
 
@@ -33,6 +34,7 @@ class Seat:
     announce_fd: int
     note_fd: int
     stack_fd: int
+    lock_fd: int = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

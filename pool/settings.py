@@ -110,6 +110,10 @@ class WorkerKeys(Section):
     concurrency: Annotated[int, Field(ge=1, le=256)] = Field(
         1, description="jobs at once in one process; above 1 all its job types must be async def"
     )
+    claims_ahead: Annotated[int, Field(ge=0, le=64)] = Field(
+        9,
+        description="a worker whose jobs are shorter than a call to the store claims up to so many more with one call; 0 = never",
+    )
     memory_limit: Size = Field(
         512_000_000, description="soft ceiling: a worker above it finishes its job, then is replaced; 0 = off"
     )
@@ -184,6 +188,9 @@ class JobsSection(Section):
         3, ge=1, le=100, description="a job that killed this many workers is failed with worker_lost"
     )
     max_payload: Size = Field(65_536, ge=1, description="the longest payload, as JSON")
+    max_result: Size = Field(
+        1_048_576, ge=1, description="the longest result, as JSON; a job that returns more has failed"
+    )
     ageing: Duration = Field(0, description="waiting this long is worth ten points of priority; 0 = strict priorities")
 
 

@@ -6,12 +6,21 @@ Reserved once, before the first fork; a page that nobody wrote costs nothing. It
 import mmap
 import struct
 from collections.abc import Iterator
+from typing import NamedTuple
 
+from pool.board.cell import Cell, cell_bytes
 from pool.board.record import FIXED_CELLS_BYTES, LANE_CELLS_BYTES, Record, Role
 
 MAX_RECORDS = 4096
 BULLETIN_BYTES = 256 * 1024
+WATCH = struct.Struct("=d")
 _U64 = struct.Struct("=Q")
+
+
+class Watch(NamedTuple):
+    """When the keeper last looked whether claims made ahead wait too long (monotonic). Nobody looks: none are made."""
+
+    looked_at: float
 
 
 class Board:
@@ -20,11 +29,12 @@ class Board:
     def __init__(self, *, lanes: int = 1, records: int = MAX_RECORDS) -> None:
         self._lanes, self._count = lanes, records
         self._record_bytes = FIXED_CELLS_BYTES + lanes * LANE_CELLS_BYTES
-        self._first_record = 8 + Bulletin.BYTES
+        self._first_record = 8 + Bulletin.BYTES + cell_bytes(WATCH)
         self._memory = mmap.mmap(-1, self._first_record + records * self._record_bytes)
         self._view = memoryview(self._memory)
         self._u64 = self._view.cast("B")[:8].cast("Q")
         self.bulletin = Bulletin(self._view, 8)
+        self.watch: Cell[Watch] = Cell(self._view, 8 + Bulletin.BYTES, WATCH, Watch)
         self._records: dict[int, Record] = {}
 
     def record(self, index: int) -> Record:

@@ -1,8 +1,8 @@
 """What the board says of one process: who sits here, what it does, what it holds, what it was told, how it ended.
 
 A record belongs to a process, not to a slot: a worker and its replacement live side by side.
-Writers: `tenant`, `orders`, `note`, `stack` the parent; `process`, `remark`, each lane's `state` the child; each lane's `order`
-and `receipt` the keeper. All times are CLOCK_MONOTONIC seconds unless named otherwise.
+Writers: `tenant`, `orders`, `note`, `stack` the parent; `process`, `remark`, `sheaf`, each lane's `state` and `ending` the child;
+each lane's `order` the keeper. All times are CLOCK_MONOTONIC seconds unless named otherwise.
 """
 
 import struct
@@ -32,11 +32,15 @@ class State(IntEnum):
 
 
 class Phase(IntEnum):
-    """How far a lane is with its job. STARTED is written as the last act before user code."""
+    """How far a lane is with its job. STARTED is written as the last act before user code.
+
+    FINISHED: it completed, and `ending` says with what; anyone may hand that in. Other ends stay STARTED until the store has them.
+    """
 
     NONE = 0
     CLAIMED = 1
     STARTED = 2
+    FINISHED = 3
 
 
 class Exit(IntEnum):
@@ -118,6 +122,30 @@ class Lane(NamedTuple):
         return as_text(self.queue_raw)
 
 
+class LaneEnding(NamedTuple):
+    """How the job of a FINISHED lane completed: wall time of its start, its result as JSON (`length` below 0: none)."""
+
+    started_at: float
+    length: int
+    result_raw: bytes
+
+    @property
+    def result(self) -> str | None:
+        return None if self.length < 0 else self.result_raw[: self.length].decode()
+
+
+class Sheaf(NamedTuple):
+    """The jobs a process has claimed ahead, one a lane, to run one after the other.
+
+    `since`: when the first of them could start; above 0 the keeper may take back what waits, under the start lock.
+    `lanes`: how many of its lanes may hold something (0: all). `wishes`: it would claim ahead if somebody watched.
+    """
+
+    since: float
+    lanes: int
+    wishes: int
+
+
 class LaneOrder(NamedTuple):
     """What the keeper tells a lane about claims it holds; the worker is woken with SIGURG to look.
 
@@ -178,6 +206,9 @@ class Remark(NamedTuple):
 TENANT = struct.Struct("=qqqqd24s")
 PROCESS = struct.Struct("=qqdddqqqq")
 LANE = struct.Struct("=qq16sddq64s40s")
+LANE_ENDING = struct.Struct("=dq96s")
+LONGEST_RESULT_BYTES = 96
+SHEAF = struct.Struct("=dqq")
 LANE_ORDER = struct.Struct("=16sq16sq")
 ORDERS = struct.Struct("=q")
 NOTE = struct.Struct("=qqqqqqqdd")
@@ -189,25 +220,33 @@ NO_ORDER = LaneOrder(NO_JOB, 0, NO_JOB, 0)
 
 
 class LaneCells:
-    """The two cells of one lane."""
+    """The cells of one lane."""
 
-    __slots__ = ("order", "state")
+    __slots__ = ("ending", "order", "state")
 
     def __init__(self, view: memoryview, offset: int) -> None:
         self.state: Cell[Lane] = Cell(view, offset, LANE, Lane)
-        self.order: Cell[LaneOrder] = Cell(view, offset + cell_bytes(LANE), LANE_ORDER, LaneOrder)
+        offset += cell_bytes(LANE)
+        self.order: Cell[LaneOrder] = Cell(view, offset, LANE_ORDER, LaneOrder)
+        offset += cell_bytes(LANE_ORDER)
+        self.ending: Cell[LaneEnding] = Cell(view, offset, LANE_ENDING, LaneEnding)
+
+    def is_given_up(self, lane: Lane) -> bool:
+        """Whether the keeper has told the lane that this claim is no longer its own."""
+        order = self.order.read()
+        return order.lost_claim == lane.claim and order.lost_job == lane.job
 
 
-LANE_CELLS_BYTES = cell_bytes(LANE) + cell_bytes(LANE_ORDER)
+LANE_CELLS_BYTES = sum(cell_bytes(layout) for layout in (LANE, LANE_ORDER, LANE_ENDING))
 FIXED_CELLS_BYTES = (
-    sum(cell_bytes(layout) for layout in (TENANT, PROCESS, ORDERS, NOTE, DONE, REMARK, REMARK)) + TALLY_BYTES
+    sum(cell_bytes(layout) for layout in (TENANT, PROCESS, SHEAF, ORDERS, NOTE, DONE, REMARK, REMARK)) + TALLY_BYTES
 )
 
 
 class Record:
     """All cells of one process."""
 
-    __slots__ = ("done", "index", "lanes", "note", "orders", "process", "remark", "stack", "tally", "tenant")
+    __slots__ = ("done", "index", "lanes", "note", "orders", "process", "remark", "sheaf", "stack", "tally", "tenant")
 
     def __init__(self, view: memoryview, offset: int, index: int, lanes: int) -> None:
         self.index = index
@@ -215,6 +254,8 @@ class Record:
         offset += cell_bytes(TENANT)
         self.process: Cell[Process] = Cell(view, offset, PROCESS, Process)
         offset += cell_bytes(PROCESS)
+        self.sheaf: Cell[Sheaf] = Cell(view, offset, SHEAF, Sheaf)
+        offset += cell_bytes(SHEAF)
         self.orders: Cell[Orders] = Cell(view, offset, ORDERS, Orders)
         offset += cell_bytes(ORDERS)
         self.note: Cell[Note] = Cell(view, offset, NOTE, Note)
@@ -240,21 +281,30 @@ class Record:
         self.tenant.write(Role.NOBODY, 0, 0, 0, 0.0, b"")
 
     def started_claims(self) -> dict[int, int]:
-        """Lane → claim number, of those that had started user code and not finished."""
-        states = ((n, cells.state.read()) for n, cells in enumerate(self.lanes))
-        return {n: lane.claim for n, lane in states if lane.phase == Phase.STARTED}
+        """Lane → claim number, of those that had started user code and are not settled, finished or not."""
+        return {n: lane.claim for n, lane in self.held_lanes().items() if lane.phase >= Phase.STARTED}
 
     def started_jobs(self) -> dict[int, str]:
         """Lane → job of the claim in `started_claims`."""
-        return {n: lane.job_id for n, lane in self.held_lanes().items() if lane.phase == Phase.STARTED}
+        return {n: lane.job_id for n, lane in self.held_lanes().items() if lane.phase >= Phase.STARTED}
+
+    def endings(self) -> dict[int, tuple[Lane, LaneEnding]]:
+        """Lane → its job and how that completed, of those whose end nobody has handed in."""
+        finished = {n: lane for n, lane in self.held_lanes().items() if lane.phase == Phase.FINISHED}
+        return {n: (lane, self.lanes[n].ending.read()) for n, lane in finished.items()}
 
     def held_lanes(self) -> dict[int, Lane]:
         """Lane → state, of those that hold a job."""
-        states = ((n, cells.state.read()) for n, cells in enumerate(self.lanes))
+        states = ((n, cells.state.read()) for n, cells in enumerate(self.lanes_in_use()))
         return {n: lane for n, lane in states if lane.phase != Phase.NONE}
+
+    def lanes_in_use(self) -> list[LaneCells]:
+        """Those that may hold something: mostly the first of many."""
+        return self.lanes[: self.sheaf.read().lanes or None]
 
     def _wipe(self, now: float) -> None:
         self.process.write(State.BOOTING, Exit.NONE, now, now, 0.0, 0, 0, 0, 0)
+        self.sheaf.write(0.0, 0, 0)
         self.orders.write(0)
         self.note.write(0, 0, 0, 0, 0, 0, 0, 0.0, 0.0)
         self.done.write(0, 0)
@@ -263,3 +313,4 @@ class Record:
         for cells in self.lanes:
             cells.state.write(Phase.NONE, 0, NO_JOB, 0.0, 0.0, 0, b"", b"")
             cells.order.write(*NO_ORDER)
+            cells.ending.write(0.0, -1, b"")

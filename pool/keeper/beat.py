@@ -47,8 +47,14 @@ class Heartbeat:
         )
 
     def _held_by(self, record: Record) -> list[Held]:
+        """Not what has been taken back from it: the store would believe that it is held again."""
         worker = self.crew.worker_id(record)
-        return [Held(LaneId(worker, n), lane.job_id, lane.claim) for n, lane in record.held_lanes().items()]
+        held = record.held_lanes().items()
+        return [
+            Held(LaneId(worker, n), lane.job_id, lane.claim)
+            for n, lane in held
+            if not record.lanes[n].is_given_up(lane)
+        ]
 
     def _order(self, held: Held, *, cancel: bool) -> None:
         record = self.crew.record_of(held.lane)

@@ -2,8 +2,9 @@
 
 import os
 import signal
+from collections.abc import Iterable
 
-from pool.backends.contract import Departure
+from pool.backends.contract import Departure, Finished
 from pool.board.record import Note, Ordered, Record
 from pool.identity import WorkerId
 from pool.jobs.job import Cause
@@ -30,15 +31,30 @@ _TEXTS = {
 def departure_by_note(worker: WorkerId, record: Record) -> Departure:
     """From the parent's note: it saw the wait status and knows what it ordered."""
     note, stack = record.note.read(), record.stack.read().text
-    return departure_of(worker, note, stack, record.started_claims(), record.started_jobs())
+    return departure_of(worker, note, stack, record.started_claims(), record.started_jobs(), finished_jobs(record))
 
 
 def departure_of(
-    worker: WorkerId, note: Note, stack: str, started: dict[int, int], started_jobs: dict[int, str]
+    worker: WorkerId,
+    note: Note,
+    stack: str,
+    started: dict[int, int],
+    started_jobs: dict[int, str],
+    finished: dict[int, Finished],
 ) -> Departure:
-    """The same from its parts. `started`, `started_jobs`: lane → claim, and job, of what had begun."""
+    """The same from its parts. `started`, `started_jobs`: lane → claim, and job, of what had begun, finished or not."""
     cause, bar = cause_of(note, stack), bool(note.was_ready)
-    return Departure(worker=worker, cause=cause, started=started, started_jobs=started_jobs, bar=bar)
+    return Departure(worker=worker, cause=cause, started=started, started_jobs=started_jobs, finished=finished, bar=bar)
+
+
+def finished_jobs(record: Record, lanes: Iterable[int] | None = None) -> dict[int, Finished]:
+    """Lane → its job that completed and was not handed in; of these lanes only, if any are named."""
+    found = record.endings()
+    return {
+        n: Finished(lane.job_id, lane.claim, ending.started_at, ending.result)
+        for n, (lane, ending) in found.items()
+        if lanes is None or n in lanes
+    }
 
 
 def departure_unwitnessed(worker: WorkerId, record: Record) -> Departure:
@@ -52,6 +68,7 @@ def departure_unwitnessed(worker: WorkerId, record: Record) -> Departure:
         cause=cause,
         started=record.started_claims(),
         started_jobs=record.started_jobs(),
+        finished=finished_jobs(record),
         bar=was_ready(record),
     )
 

@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Iterable
+from dataclasses import asdict
 from typing import Any
 
-from pool.backends.contract import Departure
+from pool.backends.contract import Departure, Finished
 from pool.board.record import Note
 from pool.identity import parse_lane
 from pool.jobs.job import Cause
@@ -33,6 +34,7 @@ def _as_dict(departure: Departure) -> dict[str, object]:
         "exit_code": cause.exit_code,
         "started": departure.started,
         "started_jobs": departure.started_jobs,
+        "finished": {lane: asdict(finished) for lane, finished in departure.finished.items()},
         "bar": departure.bar,
     }
 
@@ -50,6 +52,7 @@ def _from_dict(line: dict[str, Any]) -> Departure:
         cause=cause,
         started=None if line["started"] is None else _by_lane(line["started"]),
         started_jobs=_by_lane(line.get("started_jobs", {})),
+        finished=_finished(line),
         bar=bool(line["bar"]),
     )
 
@@ -57,7 +60,12 @@ def _from_dict(line: dict[str, Any]) -> Departure:
 def _by_note(line: dict[str, Any]) -> Departure:
     """`pool.supervisor.bequest` wrote it: the note as it stood on the board."""
     worker, note = parse_lane(line["worker"]).worker, Note(*line["note"])
-    return departure_of(worker, note, line["stack"], _by_lane(line["started"]), _by_lane(line["started_jobs"]))
+    started, jobs = _by_lane(line["started"]), _by_lane(line["started_jobs"])
+    return departure_of(worker, note, line["stack"], started, jobs, _finished(line))
+
+
+def _finished(line: dict[str, Any]) -> dict[int, Finished]:
+    return {lane: Finished(**fields) for lane, fields in _by_lane(line.get("finished", {})).items()}
 
 
 def _by_lane(fields: dict[str, Any]) -> dict[int, Any]:

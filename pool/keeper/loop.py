@@ -27,6 +27,7 @@ from pool.keeper.crew import Crew
 from pool.keeper.facts import Facts
 from pool.keeper.rules import StoreRules
 from pool.keeper.schedule import Timetable
+from pool.keeper.sheaves import Sheaves
 from pool.logs import log
 from pool.seat import Seat
 from pool.settings import Config
@@ -64,6 +65,7 @@ class Keeper:
         url, namespace = configuration.backend_url(config), config.backend.namespace
         spool = folder_of(configuration.state_dir(config), url, namespace)
         self.burials = Burials(backend, self.crew, spool, str(self.pool))
+        self.sheaves = Sheaves(seat.board, self.crew, backend, seat.lock_fd)
         self.facts = Facts(config, seat.board)
         lease = config.backend.lease
         self.heart = Heartbeat(backend, self.crew, self.pool, seat.parent, lease, self.facts.now)
@@ -100,6 +102,7 @@ class Keeper:
 
     def announce_ready(self) -> None:
         self._show_life(State.IDLE)
+        self.seat.record.sheaf.write(0.0, 1, 0)  # no lanes of ours need be read
         with contextlib.suppress(BlockingIOError):  # a full pipe wakes the parent all the same
             os.write(self.seat.announce_fd, b"k")
 
@@ -126,7 +129,7 @@ class Keeper:
         next_due = min(chore.due_at for chore in (self.renewal, self.burial, *self.chores))
         longest = 1.0 if self.facts.has_types or monotonic_now() > self._expect_types_until else 0.1
         seconds = max(0.0, min(longest, next_due - monotonic_now()))
-        ready = readable([self._wake_read, self.seat.note_fd], seconds)
+        ready = self._rest(seconds)
         for fd in ready:
             _drain(fd)
         if ready:
@@ -134,6 +137,17 @@ class Keeper:
         if self.facts.have_changed() or (self._is_idle and self.crew.holds_anything()):
             self.renewal.hurry()
             self._is_idle = False
+
+    def _rest(self, seconds: float) -> list[int]:
+        """What became readable, if anything. Whoever claims ahead is looked after meanwhile."""
+        self.sheaves.notice_wishes(monotonic_now())
+        end = monotonic_now() + seconds
+        while True:
+            self.sheaves.look()
+            left = max(0.0, end - monotonic_now())
+            ready = readable([self._wake_read, self.seat.note_fd], min(left, self.sheaves.pause()))
+            if ready or monotonic_now() >= end:
+                return ready
 
     # ------------------------------------------------------------------ chores
 

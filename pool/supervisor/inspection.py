@@ -31,7 +31,7 @@ class Inspection:
         self.next_hard_deadline = None
         living = [child for child in self._house.children.living() if child.was_ready]
         for child in living:
-            lanes = [cells.state.read() for cells in child.record.lanes[: child.spec.lanes]]
+            lanes = [cells.state.read() for cells in child.record.lanes_in_use()]
             process = child.record.process.read()
             self._look_at_deadlines(child, lanes, now)
             self._look_at_silence(child, process, lanes, now)

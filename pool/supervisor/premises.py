@@ -6,6 +6,7 @@ import selectors
 
 from pool.board.board import Board
 from pool.board.record import Record, Role
+from pool.board.start_lock import new_lock_file
 from pool.identity import PoolId, ProcessMark, WorkerId, process_mark
 from pool.seat import ChildSpec, Seat
 
@@ -31,6 +32,7 @@ class Premises:
         self.selector: selectors.BaseSelector = selectors.PollSelector()
         self.announce_read, self.announce_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self.note_read, self.note_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self.lock_fd = new_lock_file()
 
     def seat_for(self, spec: ChildSpec, worker: WorkerId, record: Record, stack_fd: int) -> Seat:
         """The place of a child that is about to be born."""
@@ -44,12 +46,14 @@ class Premises:
             announce_fd=self.announce_write,
             note_fd=self.note_read,
             stack_fd=stack_fd,
+            lock_fd=self.lock_fd,
         )
 
     def descriptors_of(self, seat: Seat) -> set[int]:
         """What a child keeps. The keeper keeps both ends of its pipe, so that it never reads an end of file there."""
         pipes = {self.note_read, self.note_write} if seat.role == Role.KEEPER else set()
-        return {seat.announce_fd, seat.stack_fd} | pipes
+        locks = {seat.lock_fd} if seat.role in (Role.KEEPER, Role.WORKER) else set()
+        return {seat.announce_fd, seat.stack_fd} | pipes | locks
 
     def wake_keeper(self) -> None:
         """A death note stands on the board; a full pipe wakes as well."""
@@ -61,7 +65,7 @@ class Premises:
     def close(self) -> None:
         """In the parent, at its end."""
         self.selector.close()
-        for fd in (self.announce_read, self.announce_write, self.note_read, self.note_write):
+        for fd in (self.announce_read, self.announce_write, self.note_read, self.note_write, self.lock_fd):
             os.close(fd)
 
 

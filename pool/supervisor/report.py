@@ -215,7 +215,7 @@ def _job(lane: Lane, now: Moment) -> Document:
         "type": lane.type,
         "queue": lane.queue,
         "seconds": round(max(0.0, now.monotonic - lane.since), 3),
-        "started": lane.phase == Phase.STARTED,
+        "started": lane.phase >= Phase.STARTED,
     }
 
 

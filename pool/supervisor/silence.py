@@ -28,7 +28,7 @@ def silence_of(role: Role, process: Process, lanes: list[Lane], *, timeout: floa
     if process.state == State.RETIRING and not process.store_call_since:
         return Silence.NONE  # it waits for SIGTERM; its own deadline is watched elsewhere
     in_store_s = now - max(process.store_call_since, since) if process.store_call_since else 0.0
-    if any(lane.phase == Phase.STARTED for lane in lanes):
+    if any(lane.phase >= Phase.STARTED for lane in lanes):
         stuck = in_store_s > timeout
         return Silence.SILENT_IF_STOPPED if stuck else Silence.NONE
     if quiet_s > timeout:

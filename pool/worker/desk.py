@@ -1,6 +1,8 @@
 """Where a lane hands in what it has done and takes what is next: numbered requests, repeated until answered."""
 
 import random
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from pool.backends.contract import Answer, Want, Work
 from pool.clock import boottime_now
@@ -10,6 +12,8 @@ from pool.jobs.job import Settlement
 from pool.logs import log
 from pool.worker.mailbox import Mailbox
 from pool.worker.presence import Presence
+
+T = TypeVar("T")
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 5.0
 
@@ -37,20 +41,34 @@ class Desk:
         self.asked_at = 0.0
         self._presence, self._mailbox = presence, mailbox
 
+    def follow(self, lead: "Desk") -> None:
+        """The lead has called for this lane too: its numbers are ours."""
+        self.request, self.asked_at = lead.request, lead.asked_at
+
     def exchange(self, settlement: Settlement | None, want: Want | None) -> Answer:
         """Settle and claim in one step; LaneBarred when we are declared dead, GaveUp when told to stop meanwhile."""
+        return self._ask(lambda: self.backend.exchange(self.lane, self.request, settlement=settlement, want=want))
+
+    def exchange_many(
+        self, lanes: Sequence[LaneId], words: Sequence[Settlement | None], want: Want | None, ahead: int, leave: int
+    ) -> list[Answer]:
+        """The same for several lanes, of which this one leads."""
+        return self._ask(
+            lambda: self.backend.exchange_many(
+                lanes, self.request, settlements=words, want=want, ahead=ahead, leave=leave
+            )
+        )
+
+    def _ask(self, call: Callable[[], T]) -> T:
         self.request += 1
         self.asked_at = boottime_now()
         try:
-            return self._call(settlement, want)
+            self._presence.enter_store()
+            return call()
         except (BackendUnavailable, RequestRefused) as error:
-            return self._insist(settlement, want, error)
+            return self._insist(call, error)
 
-    def _call(self, settlement: Settlement | None, want: Want | None) -> Answer:
-        self._presence.enter_store()
-        return self.backend.exchange(self.lane, self.request, settlement=settlement, want=want)
-
-    def _insist(self, settlement: Settlement | None, want: Want | None, error: Exception) -> Answer:
+    def _insist(self, call: Callable[[], T], error: Exception) -> T:
         """The same request, until it is answered or we are told to stop."""
         failures = 0
         while not self._mailbox.is_stopping:
@@ -60,7 +78,8 @@ class Desk:
             if isinstance(error, RequestRefused):
                 self.request += 1
             try:
-                return self._call(settlement, want)
+                self._presence.enter_store()
+                return call()
             except (BackendUnavailable, RequestRefused) as again:
                 error = again
         raise GaveUp from error

@@ -1,6 +1,6 @@
 """One lane: hands in what its last job came to, takes the next, makes sure of it, runs it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pool.backends import spool
@@ -17,7 +17,7 @@ from pool.worker.desk import Desk, GaveUp
 from pool.worker.mailbox import Mailbox
 from pool.worker.output import Stage
 from pool.worker.presence import LaneFace, Presence
-from pool.worker.runner import Runner
+from pool.worker.runner import Loops, Runner
 from pool.worker.timeouts import Interrupts
 
 
@@ -32,6 +32,7 @@ class Tools:
     registry: Registry
     lease_seconds: float
     spool: Path
+    loops: Loops = field(default_factory=Loops)
 
 
 class Lane:
@@ -40,7 +41,7 @@ class Lane:
     def __init__(self, tools: Tools, number: int, interrupts: Interrupts, backend: Work) -> None:
         self.tools = tools
         self.id = LaneId(tools.seat.worker, number)
-        self.face = LaneFace(tools.seat.record.lanes[number].state)
+        self.face = LaneFace(tools.seat.record.lanes[number])
         self.interrupts = interrupts
         self.desk = Desk(backend, self.id, tools.presence, tools.mailbox)
         self.runner = Runner(self.id, self.face, backend, tools, interrupts)
@@ -56,12 +57,17 @@ class Lane:
             return None
         return self.took(self._hand_in(want))
 
-    def carry_out(self, claim: Claim) -> None:
-        """Run the claim, or give it back when we were told to leave meanwhile."""
+    def carry_out(self, claim: Claim) -> bool:
+        """Run the claim, or give it back when we were told to leave meanwhile. Whether the board has the whole of its end."""
         if self.tools.mailbox.is_stopping:
-            self.in_hand = endings.unstarted(claim)
-        else:
-            self.in_hand = self.runner.run(claim, self.desk.request)
+            self.give_back(claim)
+            return True
+        self.in_hand = self.runner.run(claim, self.desk.request)
+        return self.face.completed(self.in_hand, self.desk.request)
+
+    def give_back(self, claim: Claim) -> None:
+        """Unstarted, with the next call."""
+        self.in_hand = endings.unstarted(claim)
 
     def is_old(self, claim: Claim) -> bool:
         """Whether the job may have been given away since it was claimed: a third of the lease has passed."""
@@ -119,8 +125,9 @@ class Lane:
         tally.add(face.type, settlement.outcome.value, run_s=face.run_s, wait_s=face.wait_s)
 
     def _note_settled(self, settlement: Settlement, accepted: bool | None) -> None:
+        """What the keeper has handed in for us counts as ours."""
         self.in_hand = None
-        if accepted:
+        if accepted or self.face.is_given_up:
             self.tools.presence.counts.add(settlement.outcome)
             self._count(settlement)
         else:

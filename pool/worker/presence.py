@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 from pool import titles
 from pool.board.cell import Cell
-from pool.board.record import NO_JOB, Exit, Lane, Phase, Process, State
+from pool.board.record import LONGEST_RESULT_BYTES, NO_JOB, Exit, LaneCells, Phase, Process, State
+from pool.board.start_lock import StartLock
 from pool.clock import monotonic_now
-from pool.jobs.job import Claim, Outcome
+from pool.jobs.job import Claim, Outcome, Settlement
 from pool.seat import Seat
 
 HARD_TIMEOUT_AFTER_S = 3.0
@@ -119,8 +120,8 @@ class SharedPresence(Presence):
 class LaneFace:
     """One lane's line on the board; it decides what a death costs the job."""
 
-    def __init__(self, cell: Cell[Lane]) -> None:
-        self._cell = cell
+    def __init__(self, cells: LaneCells) -> None:
+        self._cells, self._cell = cells, cells.state
         self._job = NO_JOB
         self._claim = 0
         self._since = 0.0
@@ -128,6 +129,8 @@ class LaneFace:
         self._started_at = 0.0
         self.type, self.wait_s = "", 0.0
         self.run_s: float | None = None  # of the job last held; None: it never started
+        self.guard: StartLock | None = None  # held for a start while the keeper may take the job back
+        self._has_deadline = False
 
     def claimed(self, claim: Claim, request: int) -> None:
         """The store has handed us this job; nothing of it has run."""
@@ -136,22 +139,50 @@ class LaneFace:
         self._type, self._queue = claim.type.encode()[:64], claim.queue.encode()[:40]
         self._write(Phase.CLAIMED, 0.0, request)
         self.type, self.run_s, self.wait_s = claim.type, None, claim.claimed_at - claim.created_at
-        titles.show_doing(f"running {claim.type}")
 
-    def started(self, timeout: float, request: int) -> None:
-        """The last act before user code. The parent kills us 3 s after the timeout."""
-        self._started_at = monotonic_now()
-        hard_deadline = self._started_at + timeout + HARD_TIMEOUT_AFTER_S if timeout else 0.0
-        self._write(Phase.STARTED, hard_deadline, request)
+    def started(self, timeout: float, request: int) -> bool:
+        """The last act before user code. The parent kills us 3 s after the timeout. False: the job has been taken back."""
+        if self.guard is None:
+            return self._start(timeout, request)
+        with self.guard.held():
+            return not self.is_given_up and self._start(timeout, request)
 
     def finished(self, request: int) -> None:
         """User code has ended; the result is in hand and no deadline may cost it."""
-        self._write(Phase.STARTED, 0.0, request)
+        if self._has_deadline:
+            self._write(Phase.STARTED, 0.0, request)
         self.run_s = monotonic_now() - self._started_at
+
+    def completed(self, settlement: Settlement, request: int) -> bool:
+        """Leave the whole word of the job on the board, so that it counts whatever becomes of us; False: it has no room there."""
+        if settlement.outcome is not Outcome.COMPLETED or settlement.children or settlement.output:
+            return False
+        result = settlement.result
+        if result is None:
+            self._cells.ending.write(settlement.started_at or 0.0, -1, b"")
+        elif len(result) <= LONGEST_RESULT_BYTES and result.isascii():
+            self._cells.ending.write(settlement.started_at or 0.0, len(result), result.encode())
+        else:
+            return False
+        self._write(Phase.FINISHED, 0.0, request)
+        return True
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether the keeper has taken the job back, or handed in its end."""
+        order = self._cells.order.read()
+        return order.lost_claim == self._claim and order.lost_job == self._job
 
     def settled(self, request: int) -> None:
         """Nothing is held any more; the claim number stays as the last one held."""
         self._cell.write(Phase.NONE, self._claim, NO_JOB, monotonic_now(), 0.0, request, b"", b"")
+
+    def _start(self, timeout: float, request: int) -> bool:
+        self._started_at = monotonic_now()
+        self._has_deadline = bool(timeout)
+        titles.show_doing(f"running {self.type}")
+        self._write(Phase.STARTED, self._started_at + timeout + HARD_TIMEOUT_AFTER_S if timeout else 0.0, request)
+        return True
 
     def _write(self, phase: Phase, hard_deadline: float, request: int) -> None:
         self._cell.write(phase, self._claim, self._job, self._since, hard_deadline, request, self._type, self._queue)

@@ -12,7 +12,7 @@ from pool.clock import monotonic_now
 from pool.config import backend_url, state_dir
 from pool.errors import BackendUnavailable, LaneBarred
 from pool.jobs.internal import OWN_QUEUES
-from pool.jobs.job import Claim
+from pool.jobs.job import Outcome
 from pool.jobs.registry import registry
 from pool.logs import log
 from pool.seat import Seat
@@ -23,6 +23,7 @@ from pool.worker.desk import GaveUp
 from pool.worker.lane import Lane, Tools
 from pool.worker.limits import Limits
 from pool.worker.presence import Presence
+from pool.worker.sheaf import Sheaf
 from pool.worker.surroundings import Surroundings
 from pool.worker.timeouts import Interrupts
 from pool.worker.watchman import Watchman
@@ -59,6 +60,7 @@ class Worker:
         self.config, self.seat, self.is_burst = config, seat, burst
         self.want = want_of(config, settings)
         self.stop_timeout: float = getattr(settings, "stop_timeout", None) or config.pool.stop_timeout
+        self.claims_ahead = settings.claims_ahead
         self.presence = presence or Presence(seat)
         self.limits = Limits(settings)
         self.watchman = Watchman(seat.board)
@@ -97,11 +99,11 @@ class Worker:
         gc.freeze()  # what the app imported stays; the collector need not look at it again
 
     def prepare(self) -> None:
-        """The lane and its store."""
+        """The lanes and their store."""
         self.backend = self._open_backend()
-        self.lane = Lane(self.tools, 0, Interrupts(self.seat.record.lanes[0].order), self.backend)
-        self.lanes.append(self.lane)
-        self.around.stage.after_write = self.lane.interrupts.raise_deferred
+        self.lanes.extend(self._make_lane(number) for number in range(self._lane_count()))
+        self.sheaf = Sheaf(self.seat, self.lanes)
+        self.around.stage.after_write = self._raise_deferred
 
     def live(self) -> int:
         """Work until there is a reason to leave, then leave; the exit code of a planned end."""
@@ -114,7 +116,7 @@ class Worker:
             log.error("this worker was declared dead and its job given away; it leaves")
             why = Exit.BARRED
         except GaveUp:
-            self.lane.keep_on_disk()
+            self.sheaf.keep_on_disk()
             why = self._stop_reason()
         return self.leave(why)
 
@@ -125,9 +127,8 @@ class Worker:
         while True:
             self.mailbox.obey_reopen()
             why = self.reason_to_leave()
-            claim = self.next_claim(why)
-            if claim is not None:
-                self.carry_out(claim)
+            if self.take_next(why):
+                self.carry_out()
             elif why:
                 return why
             else:
@@ -145,26 +146,29 @@ class Worker:
         self.presence.rss_bytes = self.limits.memory.last
         return reached
 
-    def next_claim(self, why: Exit | None) -> Claim | None:
-        """Hand in the last job; take the next unless we leave or drain."""
+    def take_next(self, why: Exit | None) -> bool:
+        """Hand in what has ended; take what comes next unless we leave or drain."""
         want = None if why or self.may_not_claim() else self.want
-        claim = self.lane.exchange(want)
-        if claim is None:
-            self._found_nothing = want is not None
-            return None
-        return self.lane.made_sure(claim, self.want)
+        has_work = self.sheaf.exchange(want)
+        self._found_nothing = not has_work and want is not None
+        return has_work
 
-    def carry_out(self, claim: Claim) -> None:
-        """Run it, and put the process right after it."""
+    def carry_out(self) -> None:
+        """Run what was taken."""
         self._false_rings = 0
         self.presence.show(State.BUSY)
-        self.lane.carry_out(claim)
+        self.sheaf.carry_out(self.want, self._put_right)
+
+    def _put_right(self, is_more: bool) -> bool:
+        """The process, after a job; whether the next that is here already may start."""
         if not self.around.tidy_up():
             self._reconnect()
+        return is_more and self.reason_to_leave() is None and not self.may_not_claim()
 
     def rest(self) -> None:
         """On the bell, in slices that show life, until there may be work, a signal came or a limit is reached."""
         self.presence.show(State.IDLE)
+        self.sheaf.rest()
         if self.may_not_claim():
             self.mailbox.sleep(BELL_SLICE_S)
             return
@@ -173,7 +177,8 @@ class Worker:
 
     def _ends_in_hand(self) -> int:
         """Jobs that have ended here and are not handed in yet."""
-        return sum(lane.in_hand is not None for lane in self.lanes)
+        held = (lane.in_hand for lane in self.lanes)
+        return sum(word is not None and word.outcome is not Outcome.RETURNED for word in held)
 
     def _is_called(self) -> bool:
         """Sleep a slice. Nothing is claimed when nobody called: a claim writes."""
@@ -222,7 +227,18 @@ class Worker:
     def _stop_reason(self) -> Exit:
         return Exit.ORPHANED if self.around.is_orphan(self.seat.parent) else Exit.STOPPED
 
-    # ------------------------------------------------------------ the store and signals
+    # ------------------------------------------------------------ the lanes, the store and signals
+
+    def _lane_count(self) -> int:
+        """One for the job in hand, the others for claims ahead, as many as the board has room for."""
+        can_be_locked = self.seat.lock_fd >= 0
+        return min(len(self.seat.record.lanes), 1 + self.claims_ahead) if can_be_locked else 1
+
+    def _make_lane(self, number: int) -> Lane:
+        return Lane(self.tools, number, Interrupts(self.seat.record.lanes[number].order), self.backend)
+
+    def _raise_deferred(self) -> None:
+        self.sheaf.running.interrupts.raise_deferred()
 
     def _open_backend(self) -> Backend:
         return open_backend(backend_url(self.config), namespace=self.config.backend.namespace)
@@ -257,7 +273,9 @@ class Worker:
         self.presence.forget_descriptors()
         self.around.keep_alive(self.backend)
         self.backend = self._open_backend()
-        self.lane.connect(self.backend)
+        self.sheaf.no_more()
+        for lane in self.lanes:
+            lane.connect(self.backend)
 
     def _note_stop(self) -> None:
         """In the signal handler of SIGTERM. An import may take its time, and nothing is held during it."""

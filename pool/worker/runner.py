@@ -29,6 +29,17 @@ if TYPE_CHECKING:
     from pool.worker.lane import Tools
 
 
+class Loops:
+    """The event loop on which a process runs async functions one at a time; made for the first."""
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def own(self) -> asyncio.AbstractEventLoop:
+        self._loop = self._loop or asyncio.new_event_loop()
+        return self._loop
+
+
 class Runner:
     """Runs the jobs of one lane, one at a time, in this thread. Async functions run on a loop of their own."""
 
@@ -38,7 +49,7 @@ class Runner:
         self._interrupts, self._stage = interrupts, tools.stage
         self._mailbox = tools.mailbox
         self._pid = os.getpid()
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loops = tools.loops
 
     def run(self, claim: Claim, request: int) -> Settlement:
         """The job from its claim to what the store is told of it."""
@@ -48,7 +59,8 @@ class Runner:
         timeout = claim.timeout or job_type.timeout
         job = self.context(claim, timeout)
         ending = Ending(started_at=wall_now())
-        self._face.started(timeout, request)
+        if not self._face.started(timeout, request):
+            return endings.unstarted(claim)
         try:
             self._perform(job_type, claim, job, timeout, ending)
         except InvalidPayload as error:
@@ -104,7 +116,7 @@ class Runner:
 
     def _await(self, coroutine: Any) -> Any:
         """Run it on this process's loop; an interrupt cancels its task and is raised in its place."""
-        loop = self._loop = self._loop or asyncio.new_event_loop()
+        loop = self._loops.own()
         task = loop.create_task(coroutine)
         self._interrupts.cancel_task = partial(loop.call_soon_threadsafe, task.cancel)
         try:

@@ -124,7 +124,8 @@ class TaskLane(Lane):
         timeout = claim.timeout or job_type.timeout
         job = runner.context(claim, timeout)
         ending = Ending(started_at=wall_now())
-        self.face.started(timeout, request)
+        if not self.face.started(timeout, request):
+            return endings.unstarted(claim)
         try:
             await self._perform(job_type, claim, job, timeout, ending)
         except InvalidPayload as error:

@@ -1,0 +1,111 @@
+"""Jobs claimed ahead must not wait: what a worker cannot start soon goes back, what it has finished is handed in for it.
+
+A worker claims ahead only while we look every few milliseconds, which we do while one wishes it. We act by what the board
+says, under the start lock, so that no job is taken back in the moment of its start; each lane is told, on the board and
+before the store is, that its claim is no longer its own.
+"""
+
+from dataclasses import dataclass, field
+
+from pool.backends.contract import Backend, Departure
+from pool.board.board import Board
+from pool.board.record import Lane, Phase, Record
+from pool.board.start_lock import StartLock
+from pool.clock import monotonic_now
+from pool.errors import BackendUnavailable
+from pool.jobs.job import Cause
+from pool.jobs.lifecycle import Reason
+from pool.keeper.crew import Crew
+from pool.keeper.departures import finished_jobs
+from pool.logs import log
+
+LOOK_EVERY_S = 0.005
+WAITS_AT_MOST_S = 0.01
+STOP_LOOKING_AFTER_S = 2.0
+CAUSE = Cause(reason=Reason.INTERRUPTED, text="claimed ahead, and the job before it took long")
+
+
+@dataclass(slots=True)
+class Sheaves:
+    """`is_watching`: somebody claims ahead or wishes to."""
+
+    board: Board
+    crew: Crew
+    backend: Backend
+    lock_fd: int
+    is_watching: bool = False
+    _wished_at: float = 0.0
+    _locks: dict[int, StartLock] = field(default_factory=dict)
+    _told: dict[tuple[int, int], set[tuple[bytes, int]]] = field(default_factory=dict)  # (record, pid) -> claims
+
+    def notice_wishes(self, now: float) -> None:
+        """Once a turn: begin to look, or leave off when nobody has wished it for a while."""
+        if any(record.sheaf.read().wishes for record in self.crew.workers()):
+            self._wished_at = now
+        self.is_watching = now - self._wished_at < STOP_LOOKING_AFTER_S
+        if not self.is_watching:
+            self._told.clear()
+
+    def pause(self) -> float:
+        """How long the keeper may sleep before the next look (seconds)."""
+        return LOOK_EVERY_S if self.is_watching else float("inf")
+
+    def look(self) -> None:
+        """Settle whatever waits too long, and say that we have looked."""
+        if not self.is_watching:
+            return
+        now = monotonic_now()
+        for record in list(self.crew.workers()):
+            since = record.sheaf.read().since
+            if since and now - since > WAITS_AT_MOST_S:
+                self._settle(record)
+        self.board.watch.write(monotonic_now())
+
+    def _settle(self, record: Record) -> None:
+        lanes = self._give_up(record)
+        if not lanes:
+            return
+        departure = Departure(
+            worker=self.crew.worker_id(record),
+            cause=CAUSE,
+            started={},
+            bar=False,
+            lanes=tuple(lanes),
+            finished=finished_jobs(record, lanes),
+        )
+        try:
+            taken = self.backend.recover(departure)
+        except BackendUnavailable as error:
+            log.limited("sheaves", "claims made ahead must wait for the store", error=str(error))
+            return
+        self._settled(record).update((lane.job, lane.claim) for lane in lanes.values())
+        log.debug("claims made ahead settled", worker=str(departure.worker), jobs=[job.job_id for job in taken])
+
+    def _give_up(self, record: Record) -> dict[int, Lane]:
+        """Lane → its job, of those told now or before that the store does not know yet. Nothing where the worker is about to
+        start one: it is not waiting long."""
+        lock = self._locks.setdefault(record.index, StartLock(self.lock_fd, record.index))
+        if not lock.take_if_free():
+            return {}
+        try:
+            if not record.sheaf.read().since:
+                return {}
+            known = self._settled(record)
+            mine = {n: lane for n, lane in _idle_lanes(record).items() if (lane.job, lane.claim) not in known}
+            for number, lane in mine.items():
+                order = record.lanes[number].order
+                order.write(*order.read()._replace(lost_job=lane.job, lost_claim=lane.claim))
+            return mine
+        finally:
+            lock.free()
+
+    def _settled(self, record: Record) -> set[tuple[bytes, int]]:
+        return self._told.setdefault((record.index, record.tenant.read().pid), set())
+
+
+def _idle_lanes(record: Record) -> dict[int, Lane]:
+    """Those that wait to start; and those that have finished, unless the worker is just handing them in."""
+    held = record.held_lanes()
+    is_calling = record.process.read().store_call_since > 0
+    wanted = {Phase.CLAIMED} if is_calling else {Phase.CLAIMED, Phase.FINISHED}
+    return {n: lane for n, lane in held.items() if lane.phase in wanted}
