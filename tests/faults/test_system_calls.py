@@ -110,6 +110,36 @@ def settled_once(scene: Scene, store: Backend) -> None:
     assert len(jobs) == 2 + len(scene.batch)
 
 
+def four_jobs(scene: Scene, store: Backend) -> None:
+    store.enqueue(new_jobs(4))
+
+
+def lanes_of(scene: Scene) -> list[LaneId]:
+    return [LaneId(scene.who, number) for number in range(3)]
+
+
+def held_by_lanes(scene: Scene, store: Backend) -> None:
+    four_jobs(scene, store)
+    store.exchange_many(lanes_of(scene), 1, settlements=[None] * 3, want=ANYTHING, ahead=2)
+
+
+def settle_all_lanes(scene: Scene, store: Backend) -> list[bool | None]:
+    """Three are completed, one of them with children, and the lead and the next lanes get what is there then."""
+    first = {job.worker_id: job for job in every_job(store) if job.claim == 1}
+    held = [first.get(str(lane)) for lane in lanes_of(scene)]
+    words = [job and _done(job.id, tuple(scene.batch) if number == 1 else ()) for number, job in enumerate(held)]
+    lanes = lanes_of(scene)
+    return [answer.settled for answer in store.exchange_many(lanes, 2, settlements=words, want=ANYTHING, ahead=2)]
+
+
+def all_settled_once(scene: Scene, store: Backend) -> None:
+    jobs = every_job(store)
+    assert sorted(job.status.value for job in jobs) == ["completed"] * 3 + ["pending"] + ["running"] * 3
+    assert {job.id for job in scene.batch} < {job.id for job in jobs}
+    assert store.statistics().completed == 3
+    assert len({job.worker_id for job in jobs if job.status is Status.RUNNING}) == 3
+
+
 def recover(scene: Scene, store: Backend) -> None:
     hand = scene.hand(store)
     held = next((job for job in every_job(store) if job.claim == 1), None)
@@ -167,6 +197,7 @@ STORIES: Story = {
     "claim": (a_job, claim, claimed_once),
     "claim at most once": (an_only_start, claim, claimed_once),
     "settle": (a_held_job, settle_with_children, settled_once),
+    "settle all lanes": (held_by_lanes, settle_all_lanes, all_settled_once),
     "recover": (a_held_job, recover, recovered_once),
     "promote": (due_jobs, promote, promoted_once),
     "tick": (known_schedule, tick, ticked_once),

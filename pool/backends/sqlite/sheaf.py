@@ -96,19 +96,25 @@ def _follower(tx: Transaction, lane: LaneId, word: Settlement | None, request: i
 def _again(tx: Transaction, call: Call, request: int, want: Want | None) -> AllTold:
     """The reply to this very call was lost; nothing acts. What is answered now must be on disk (as in `work`)."""
     tx.must_sync = True
-    members = []
-    for lane, word in call:
-        record = lanes.find(tx, lane)
-        took_part = record is not None and record.request == request
-        members.append(_repeated(tx, lane, record, word) if record and took_part else _absent(lane, word))
-    lead = members[0]
+    lead, *others = [_again_one(tx, lane, word, request) for lane, word in call]
+    if lead.record is not None and want is not None:
+        lead.claim = work.held_claim(tx, lead.record)
     is_barred = want is not None and lead.record is not None and bool(lead.record.barred)
-    return AllTold([member.answer for member in members], LaneBarred(str(lead.lane)) if is_barred else None)
+    return AllTold([member.answer for member in (lead, *others)], LaneBarred(str(lead.lane)) if is_barred else None)
+
+
+def _again_one(tx: Transaction, lane: LaneId, word: Settlement | None, request: int) -> Member:
+    record = lanes.find(tx, lane)
+    if record is None or record.request != request:
+        return _absent(lane, word)
+    return _repeated(tx, lane, record, word)
 
 
 def _repeated(tx: Transaction, lane: LaneId, record: LaneRecord, word: Settlement | None) -> Member:
-    claim = work.held_claim(tx, record)
-    return Member(lane, word, record, work.as_bool(record.settled), claim, is_repeated=True)
+    """What this lane was told. One whose word was not taken kept what it held, and was given nothing."""
+    settled = work.as_bool(record.settled)
+    claim = None if settled is False else work.held_claim(tx, record)
+    return Member(lane, word, record, settled, claim, is_repeated=True)
 
 
 def _absent(lane: LaneId, word: Settlement | None) -> Member:
@@ -217,11 +223,11 @@ def _take_run(tx: Transaction, free: Iterator[Member], run: Sequence[Row]) -> in
 
 
 def _free_lanes(tx: Transaction, followers: Sequence[Member], request: int) -> Iterator[Member]:
-    """The lanes that hold nothing, each with its record."""
+    """The lanes that hold nothing, each with its record. A lane whose word was refused sits out."""
     for member in followers:
         if member.word is None:
             member.record = _idle_record(tx, member.lane, request)
-        if member.record is not None and member.record.held is None and not member.is_repeated:
+        if member.record is not None and not member.is_repeated and member.settled is not False:
             yield member
 
 
