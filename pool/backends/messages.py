@@ -108,6 +108,9 @@ class Departure:
     bar: bool = True
     output: Mapping[int, str] = field(default_factory=dict)
     lanes: tuple[int, ...] | None = None  # only these lanes (an audit's hand-back); None = all
+    claims: Mapping[int, tuple[str, int]] = field(
+        default_factory=dict
+    )  # lane -> job and claim: any other stays with it
     finished: Mapping[int, Finished] = field(default_factory=dict)  # lane -> its job, completed and not handed in
 
 

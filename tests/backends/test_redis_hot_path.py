@@ -4,12 +4,15 @@ import pytest
 
 from pool.backends.contract import Want
 from pool.backends.redis.backend import RedisBackend
+from pool.identity import LaneId
+from pool.jobs.job import Settlement
 from pool.settings import Config
 from pool.worker.process import want_of
-from tests.helpers.builders import Hand, new_jobs, put
+from tests.helpers.builders import Hand, new_job, new_jobs, put, settlement, worker
 from tests.helpers.servers import running
 
 STEPS = 50
+LANES, CALLS = 8, 20
 AT_MOST = 26  # commands of the server per settle-and-claim; the long road takes twice as many
 
 WANTS = {
@@ -38,6 +41,50 @@ def test_settle_and_claim_takes_the_short_road(flavour: str, kind: str) -> None:
     )
     print(f"{commands / STEPS:.1f} commands per step")
     assert commands / STEPS < AT_MOST
+
+
+@pytest.mark.parametrize("kind", WANTS)
+def test_several_lanes_settle_and_claim_in_one_round_trip_and_few_commands(flavour: str, kind: str) -> None:
+    """Jobs with a timeout or a parent too."""
+    who = worker()
+    lanes = [LaneId(who, number) for number in range(LANES)]
+    with running(flavour) as server:
+        store = RedisBackend(server.url)
+        store.enqueue(new_jobs(LANES * CALLS, timeout=5.0) + new_jobs(LANES * 2, parent_id=new_job().id))
+        put(store, queue="other", priority=1)
+        words: list[Settlement | None] = [None] * LANES
+        for request in range(1, CALLS + 2):
+            answers = store.exchange_many(lanes, request, settlements=words, want=WANTS[kind], ahead=LANES - 1, leave=2)
+            words = [settlement(answer.claim, started_at=1.0) for answer in answers if answer.claim]
+            assert len(words) == LANES
+            if request == 1:
+                server.call("CONFIG", "RESETSTAT")
+        told = server.call("INFO", "commandstats")
+        store.close()
+    calls = told["cmdstat_evalsha"]["calls"]
+    commands = sum(each["calls"] for name, each in told.items() if not name.startswith("cmdstat_config"))
+    print(f"{commands / CALLS:.1f} commands per call of {LANES} lanes")
+    assert calls == CALLS
+    assert commands / CALLS < AT_MOST
+
+
+def test_jobs_that_are_not_plain_cost_one_round_trip_as_ever(flavour: str) -> None:
+    """After the first of them the lead calls alone for a while."""
+    who = worker()
+    lanes = [LaneId(who, number) for number in range(LANES)]
+    with running(flavour) as server:
+        store = RedisBackend(server.url)
+        for number in range(CALLS + 2):
+            put(store, unique_key=str(number))
+        words: list[Settlement | None] = [None] * LANES
+        server.call("CONFIG", "RESETSTAT")
+        for request in range(1, CALLS + 2):
+            lead, *others = store.exchange_many(lanes, request, settlements=words, want=Want(), ahead=LANES - 1)
+            assert lead.claim is not None and not any(other.claim for other in others)
+            words = [settlement(lead.claim, started_at=1.0), *[None] * (LANES - 1)]
+        calls = server.call("INFO", "commandstats")["cmdstat_evalsha"]["calls"]
+        store.close()
+    assert calls < CALLS * 1.2
 
 
 def test_a_queue_that_is_left_out_stays_left_out_wherever_it_stands(flavour: str) -> None:

@@ -5,18 +5,21 @@ The step has happened or it has not; the repetition must not make it happen twic
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from itertools import count
 from typing import Any
 
 import pytest
 
 from pool.backends.redis.backend import RedisBackend
 from pool.errors import BackendUnavailable, IllegalMove
+from pool.identity import LaneId
 from pool.jobs.job import Outcome
 from pool.jobs.lifecycle import Status
 from tests.faults.proxy import Proxy
-from tests.helpers.builders import ANYTHING, Hand, died_working, new_job, put, settlement
+from tests.helpers.builders import ANYTHING, Hand, died_working, new_job, put, settlement, worker
 from tests.helpers.servers import running
 
+LANES = 3
 STRIDE = 9  # bytes of a request are all alike to the server: it runs whole commands only
 Act = Callable[[], Any]
 
@@ -130,6 +133,43 @@ def test_a_settlement_cut_at_any_byte_counts_once_and_brings_its_children_once(
     for place in places(cutter, settled, STRIDE):
         if place.get("requests", 0) < 1500 and place.get("replies", 0) < 200:
             settled(**place)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("key", [None, "a key"], ids=["plain", "one by one"])
+def test_a_call_of_several_lanes_cut_at_any_byte_settles_and_hands_out_once(
+    store: RedisBackend, link: Proxy, key: str | None
+) -> None:
+    cutter = Cutter(link)
+    who = worker()
+    lanes = [LaneId(who, number) for number in range(LANES)]
+    numbers = count(1)
+
+    def called(**after: Any) -> None:
+        first = [put(store, priority=100), *(put(store) for _ in lanes[1:])]
+        request = next(numbers)
+        claims = [store.exchange(lane, request, want=ANYTHING) for lane in lanes]
+        words = [each.claim and settlement(each.claim, started_at=1.0) for each in claims]
+        assert [word and word.job_id for word in words] == first
+        following = [put(store, unique_key=key and new_job().id) for _ in lanes]
+        request = next(numbers)
+
+        def act() -> Any:
+            return store.exchange_many(lanes, request, settlements=words, want=ANYTHING, ahead=LANES - 1)
+
+        answers = cutter.act(act, **after) if after else act()
+        assert [answer.settled for answer in answers] == [True] * LANES
+        given = [answer.claim.job_id for answer in answers if answer.claim]
+        assert given == (following[:1] if key else following)
+        assert store.queues()[0].running == len(given)
+        rest = [answer.claim and settlement(answer.claim, started_at=1.0) for answer in answers]
+        store.exchange_many(lanes, next(numbers), settlements=rest)
+        for job_id in following[len(given) :]:
+            store.cancel(job_id)
+
+    for place in places(cutter, called, 3 * STRIDE):
+        if place.get("requests", 0) < 3000 and place.get("replies", 0) < 900:
+            called(**place)
 
 
 @pytest.mark.timeout(600)

@@ -165,9 +165,12 @@ def error_frames(cause: Cause | None) -> bytes:
 def settlement_frames(word: Settlement) -> bytes:
     """Result and error of the job, as its state keeps them."""
     if word.outcome is Outcome.COMPLETED:
-        return b"" if word.result is None else frame(b"r", text_bytes(word.result, "the result"))
-    result = b"" if word.result is None else frame(b"r", text_bytes(word.result, "the result"))
-    return result + error_frames(word.cause)
+        return result_frame(word.result)
+    return result_frame(word.result) + error_frames(word.cause)
+
+
+def result_frame(result: str | None) -> bytes:
+    return b"" if result is None else frame(b"r", text_bytes(result, "the result"))
 
 
 def report_frames(progress: float | None, note: str | None, checkpoint: str | None) -> bytes:
@@ -232,6 +235,29 @@ def read_claim(packed: bytes, raw: bytes, kept: bytes) -> Claim:
         checkpoint=text_in(frames, b"c"),
         owner=owner,
         runs_alone=bool(flags & _ALONE),
+    )
+
+
+def read_first_claim(packed: bytes, raw: bytes, claimed_at: float) -> Claim:
+    """The first claim of a job: it has no state to read yet."""
+    created, _, _, priority, max_retries, _, kind, queue, owner, extras, payload = _record_parts(raw)
+    return Claim(
+        job_id=id_text(packed),
+        claim=1,
+        type=kind,
+        queue=queue,
+        payload=payload,
+        priority=priority,
+        attempt=1,
+        retry_count=0,
+        max_retries=max_retries,
+        kill_count=0,
+        misfits=0,
+        timeout=number_in(extras, b"T") or 0.0,
+        created_at=created,
+        claimed_at=claimed_at,
+        claimed_boottime=boottime_now(),
+        owner=owner,
     )
 
 

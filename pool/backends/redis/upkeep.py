@@ -1,22 +1,23 @@
 """What the keeper does, on Redis."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from pool.backends.contract import Beat, BeatAnswer, Departure, Held, Promotion, Recovered
 from pool.backends.redis.connection import Argument
 from pool.backends.redis.frames import id_text, quick_id, text_bytes
 from pool.backends.redis.keys import lane_field
-from pool.backends.redis.records import cause_frames, error_frames, job_arguments, output_frame
+from pool.backends.redis.records import cause_frames, error_frames, job_arguments, output_frame, result_frame
+from pool.backends.redis.sheaves import RedisSheaves
 from pool.backends.redis.watching import Silence, Watch, Watched
-from pool.backends.redis.work import RedisWork, mark_text
+from pool.backends.redis.work import mark_text
 from pool.clock import boottime_now
 from pool.identity import PoolId, parse_lane
 from pool.jobs.job import Cause, NewJob, Receipt
 from pool.jobs.lifecycle import Reason, Status
 
 
-class RedisUpkeep(RedisWork):
+class RedisUpkeep(RedisSheaves):
     """Upkeep of the contract."""
 
     def __init__(self) -> None:
@@ -47,16 +48,13 @@ class RedisUpkeep(RedisWork):
 
     def recover(self, departure: Departure) -> list[Recovered]:
         worker, cause = departure.worker, departure.cause
-        lanes = "" if departure.lanes is None else f" {' '.join(map(str, departure.lanes))} "
+        lanes = b"" if departure.lanes is None else b" %b " % b"  ".join(_claims_meant(departure, departure.lanes))
         who = f"{worker.slot}.{worker.generation}"
         is_board_lost = departure.started is None
         args: list[Argument] = ["worker", who, "", int(departure.bar), cause.reason or Reason.WORKER_LOST]
         args += (int(is_board_lost), cause_frames(cause), error_frames(cause) if cause.text else b"", lanes, 0)
-        started = departure.started or {}
-        for lane in sorted(set(started) | set(departure.output)):
-            job = departure.started_jobs.get(lane)
-            output = output_frame(departure.output.get(lane, ""))
-            args += (str(lane), started.get(lane, -1), output, b"" if job is None else quick_id(job))
+        for lane in sorted({*(departure.started or {}), *departure.output, *departure.finished, *departure.claims}):
+            args += _lane_words(departure, lane)
         return self._take_back(worker.pool, args)
 
     def _take_back(self, pool: PoolId, args: Sequence[Argument]) -> list[Recovered]:
@@ -127,8 +125,28 @@ class RedisUpkeep(RedisWork):
         return int(self._session.run("forget", self._keys.fixed, (*ages, limit)))
 
 
+def _claims_meant(departure: Departure, lanes: Sequence[int]) -> Iterator[bytes]:
+    """Each lane by its number, with the claim and the job where only those are meant."""
+    for lane in lanes:
+        job, claim = departure.claims.get(lane, ("", 0))
+        yield b"%d=%d=%b" % (lane, claim, quick_id(job)) if job else b"%d" % lane
+
+
 LOST = Cause(reason=Reason.WORKER_LOST, text="its pool or holder has shown no sign of life for a whole lease")
 INTERRUPTED = Cause(reason=Reason.INTERRUPTED, text="its pool has ended")
+
+
+def _lane_words(departure: Departure, lane: int) -> tuple[Argument, ...]:
+    """What is known of a lane: the claim it started, its output, what completed there, and what alone is meant."""
+    job = departure.started_jobs.get(lane)
+    start = str(lane), (departure.started or {}).get(lane, -1), output_frame(departure.output.get(lane, ""))
+    word = departure.finished.get(lane)
+    end: tuple[Argument, ...] = ("",) * 4
+    if word is not None:
+        end = word.claim, quick_id(word.job_id), repr(float(word.started_at)), result_frame(word.result)
+    meant = departure.claims.get(lane)
+    only: tuple[Argument, ...] = ("", "") if meant is None else (meant[1], quick_id(meant[0]))
+    return (*start, b"" if job is None else quick_id(job), *end, *only)
 
 
 def _tale(cause: Cause) -> bytes:

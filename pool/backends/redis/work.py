@@ -1,7 +1,6 @@
 """What a lane does, on Redis: the hot path, and the sleep beside it."""
 
 import os
-from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
@@ -20,7 +19,6 @@ from pool.backends.redis.records import (
 )
 from pool.backends.redis.scripts import step
 from pool.backends.redis.trouble import ConnectionBroken, ServerError
-from pool.backends.sheaf import one_by_one
 from pool.clock import monotonic_now
 from pool.descriptors import readable
 from pool.errors import BackendUnavailable, ClaimLost, LaneBarred, RequestRefused
@@ -73,26 +71,11 @@ class RedisWork(RedisIntake):
         words = EXCHANGE_WORDS if settlement is None else EXCHANGE_WORDS + JOB_WORDS * len(settlement.children)
         answer = self._session.run_packed(step("exchange"), words, rest)
         if answer[0]:
-            raise _refusal(lane, request, answer)
+            raise refusal(lane, request, answer)
         claim = read_claim(*answer[2:]) if len(answer) > 2 else None
         if claim is not None and claim.max_retries == 0 and not self._is_claim_on_disk(lane):
             claim = None
         return Answer(_SETTLED[answer[1]], claim)
-
-    def exchange_many(
-        self,
-        lanes: Sequence[LaneId],
-        request: int,
-        *,
-        settlements: Sequence[Settlement | None],
-        want: Want | None = None,
-        ahead: int = 0,
-        leave: int = 0,
-    ) -> list[Answer]:
-        def exchange(lane: LaneId, number: int, word: Settlement | None, wanted: Want | None) -> Answer:
-            return self.exchange(lane, number, settlement=word, want=wanted)
-
-        return one_by_one(exchange, lanes, request, settlements, want)
 
     def _turn_to_lane(self, lane: LaneId) -> bytes:
         self._lane, self._lane_bytes = lane, self._lanes.get(lane) or self._lane_piece(lane)
@@ -229,7 +212,7 @@ def _remember(pieces: dict[Any, bytes], name: object, piece: bytes) -> bytes:
     return piece
 
 
-def _refusal(lane: LaneId, request: int, answer: list[Any]) -> LaneBarred | RequestRefused:
+def refusal(lane: LaneId, request: int, answer: list[Any]) -> LaneBarred | RequestRefused:
     if answer[0] == 1:
         return RequestRefused(str(lane), request, answer[1])
     return LaneBarred(str(lane))

@@ -106,6 +106,7 @@ repeat
   -- from here on it writes; the first write is one that a full store does not refuse
   local settled = 0
   sign = lease > 0 and sign + 1 or tonumber(kept[3] or 0)
+  if not id then call('ZREM', HEADS, '') end
   if done then
     call('ZREM', ROOT .. 'running:' .. done_queue, JOB)
     call('RPUSH', ROOT .. 'completed:' .. done_queue, JOB)
@@ -113,7 +114,6 @@ repeat
     settled = 1
   end
   if not id then
-    call('ZREM', HEADS, '')
     if done then call('HSET', STATE, JOB, done) end
     if lease > 0 then
       call('HDEL', POOL, LANE) -- of an HTTP claim: nobody calls it again
@@ -168,6 +168,7 @@ end
 
 if request < lane.request then return {1, lane.request} end
 if request == lane.request then
+  call('ZREM', HEADS, '') -- never refused, so nothing after it is
   call('HSET', POOL, LANE, kept[1]) -- a write, so that WAITAOF after a lost reply waits for the claim too
   return answer(lane.settled)
 end

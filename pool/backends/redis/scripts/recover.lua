@@ -3,9 +3,10 @@
 -- ARGV 1 mode: "worker", "pool" or "holder"  2 "slot.generation" (worker), lane (holder), "" (pool)
 --      3 the counter that was seen (pool: beats, holder: renewals; "" = do not compare)  4 bar (0/1)
 --      5 reason  6 board lost (0/1)  7 frames of the cause for the attempt  8 frames for the job (its error)
---      9 lanes to take ("" = all, else " 0 2 ")  10 forget the pool afterwards (0/1)
---      11 on: lane, started claim, frames of its output, job of that claim ("" = any), for lanes that started something
---      or have output
+--      9 lanes to take ("" = all, else " 0  2 "; " 2=claim=job ": only if it holds this)  10 forget the pool afterwards (0/1)
+--      11 on, 10 for each lane of which something is known: lane, started claim, frames of its output, job of that claim
+--      ("" = any), then what completed there and was not handed in: claim ("" = nothing), job, started_at, its frames,
+--      then the claim ("" = any) and job that alone are meant
 -- Returns {moved on (0/1), recovered...}: each {id, status, worker, reason}; moved on = the counter has changed.
 --! include keys checks records places limits intake batches endings losses choosing
 local POOL = KEYS[15]
@@ -24,15 +25,24 @@ local function has_moved_on()
 end
 if has_moved_on() then return {1} end
 
-local function is_meant(worker, lane_number, lane)
-  if MODE == 'holder' then return worker .. '/' .. lane_number == WHO end
-  if MODE == 'pool' then return ARGV[10] == '1' or lane.lease == 0 end
-  return worker == WHO and (ARGV[9] == '' or string.find(ARGV[9], ' ' .. lane_number .. ' ', 1, true) ~= nil)
+local started, output, started_job, finished, meant = {}, {}, {}, {}, {}
+for at = 11, #ARGV, 10 do
+  started[ARGV[at]], output[ARGV[at]], started_job[ARGV[at]] = tonumber(ARGV[at + 1]), ARGV[at + 2], ARGV[at + 3]
+  if ARGV[at + 4] ~= '' then
+    finished[ARGV[at]] = {claim = tonumber(ARGV[at + 4]), id = ARGV[at + 5], started = tonumber(ARGV[at + 6]), tail = ARGV[at + 7]}
+  end
+  if ARGV[at + 8] ~= '' then meant[ARGV[at]] = {claim = tonumber(ARGV[at + 8]), id = ARGV[at + 9]} end
 end
 
-local started, output, started_job = {}, {}, {}
-for at = 11, #ARGV, 4 do
-  started[ARGV[at]], output[ARGV[at]], started_job[ARGV[at]] = tonumber(ARGV[at + 1]), ARGV[at + 2], ARGV[at + 3]
+local function is_meant(worker, lane_number, lane)
+  local only = meant[lane_number]
+  if only and (only.claim ~= lane.claim or only.id ~= lane.id) then return false end
+  if MODE == 'holder' then return worker .. '/' .. lane_number == WHO end
+  if MODE == 'pool' then return ARGV[10] == '1' or lane.lease == 0 end
+  if worker ~= WHO then return false end
+  if ARGV[9] == '' or string.find(ARGV[9], ' ' .. lane_number .. ' ', 1, true) then return true end
+  local claim = string.format(' %s=%d=', lane_number, lane.claim) .. lane.id .. ' '
+  return string.find(ARGV[9], claim, 1, true) ~= nil
 end
 
 -- Claim numbers count the claims of one job: the number alone may be that of the job the lane held before.
@@ -42,6 +52,13 @@ local function is_started(number, lane)
   return started[number] ~= nil and started[number] >= lane.claim and (job == '' or job == lane.id)
 end
 
+-- The word that the lane left, if it is about this very claim of this job.
+local function word_of(number, lane)
+  local word = finished[number]
+  if word and word.claim == lane.claim and word.id == lane.id then return word end
+  return nil
+end
+
 local is_worker = MODE == 'worker'
 local gone, shared, bars = {}, 0, {}
 for name, raw in pairs(fields) do
@@ -49,9 +66,9 @@ for name, raw in pairs(fields) do
   local lane = worker and read_lane(raw)
   if lane and is_meant(worker, number, lane) then
     local s, record = held_by(lane, POOL_TEXT .. '/' .. name)
-    local has_started = is_started(number, lane)
-    gone[#gone + 1] = {name = name, lane = lane, s = s, record = record, started = has_started, number = number}
-    if s and has_started then shared = shared + 1 end
+    local has_started, word = is_started(number, lane), s and word_of(number, lane)
+    gone[#gone + 1] = {name = name, lane = lane, s = s, record = record, started = has_started, number = number, word = word}
+    if s and has_started and not word then shared = shared + 1 end
     if s then check_queue(s.queue) end
     if record then check_follow_ups(record) end
     if not is_worker then
@@ -70,7 +87,9 @@ check_all()
 call('ZREM', HEADS, '') -- never refused, so nothing after it is
 local answer = {0}
 for _, each in ipairs(gone) do
-  if each.s then
+  if each.word then
+    answer[#answer + 1] = complete(each.lane.id, each.s, each.record, each.word, output[each.number] or '')
+  elseif each.s then
     local tail = ARGV[7] .. (output[each.number] or '')
     local loss = {reason = REASON, board_lost = BOARD_LOST, shared = shared > 1, tail = tail, error = ARGV[8]}
     answer[#answer + 1] = take_back(each.lane.id, each.s, each.record, each.started, loss)

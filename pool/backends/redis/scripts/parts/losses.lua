@@ -58,3 +58,14 @@ local function take_back(id, s, record, started, loss)
   end
   return {id, move == 'release' and 'pending' or NAMES[s.status], worker, reason}
 end
+
+-- Complete a job whose lane had done so and could not say it: `word` has started_at and the frames of its result.
+local function complete(id, s, record, word, output)
+  call('ZREM', ROOT .. 'running:' .. s.queue, id)
+  if has(s.flags, F_ALONE) then s.flags = s.flags - F_ALONE end
+  s.started, s.tail = word.started, merge_frames(s.tail, word.tail)
+  if output == '' then s.flags = s.flags + F_PLAIN else remember(id, s, 'c', output) end
+  local worker = s.lane
+  finish(id, s, COMPLETED, nil, record)
+  return {id, NAMES[COMPLETED], worker, 'finished'}
+end

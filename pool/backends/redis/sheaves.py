@@ -1,0 +1,153 @@
+"""Several lanes of one worker in one round trip, on Redis."""
+
+import os
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+from pool.backends.contract import Answer, Want
+from pool.backends.redis.connection import pack_words
+from pool.backends.redis.frames import quick_id
+from pool.backends.redis.keys import class_of, lane_field, listed
+from pool.backends.redis.records import read_claim, read_first_claim, settlement_frames
+from pool.backends.redis.scripts import step
+from pool.backends.redis.work import RedisWork, mark_text, refusal
+from pool.backends.sheaf import one_by_one
+from pool.identity import LaneId, process_mark
+from pool.jobs.job import Claim, Outcome, Settlement
+
+MOST_LANES = 500  # a script's arguments and unpack have their limits
+PLAIN_AGAIN = 16  # calls of the lead alone before a plain case is hoped for again
+_WORD = struct.Struct(">H16sIdI")  # lane, job id, claim, started_at, length of the frames
+_ANSWERS = {ord("0"): Answer(), ord("1"): Answer(True), ord("2"): Answer(False)}
+_NOT_PLAIN = 3
+
+
+class RedisSheaves(RedisWork):
+    """`exchange_many`: one step for the plain case; what is not plain is done by `exchange`, lane after lane.
+
+    The number in each lane's entry says what is done already, so both ways may follow each other for one call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        # by how many: the lanes, and what stands before and after all else in their calls
+        self._sheaves: dict[int, tuple[tuple[LaneId, ...], bytes, bytes]] = {}
+        self._asked: tuple[LaneId, int] | None = None  # lead and number of the last call
+        self._wishes: dict[Want | None, bytes] = {}  # a want as the step takes it
+        self._odd_calls = (
+            0  # how often the lead may still call alone, since the last step found a case that is not plain
+        )
+
+    def exchange_many(
+        self,
+        lanes: Sequence[LaneId],
+        request: int,
+        *,
+        settlements: Sequence[Settlement | None],
+        want: Want | None = None,
+        ahead: int = 0,
+        leave: int = 0,
+    ) -> list[Answer]:
+        words = _words(settlements) if _is_fit(lanes, want) else None
+        if words is None or self._goes_alone(lanes[0], request, settlements):
+            return self._one_by_one(lanes, request, settlements, want)
+        answer = self._call_together(tuple(lanes), request, words, want, (ahead, leave))
+        if answer[0] == _NOT_PLAIN:
+            self._odd_calls = PLAIN_AGAIN if answer[1] else 0
+            return self._one_by_one(lanes, request, settlements, want)
+        if answer[0]:
+            raise refusal(lanes[0], request, answer)
+        self._odd_calls = 0
+        return self._read(lanes, answer)
+
+    def _goes_alone(self, lead: LaneId, request: int, settlements: Sequence[Settlement | None]) -> bool:
+        """Whether to spare the step that has just found jobs which are not plain: they seldom come alone.
+
+        Never for a number that was asked before: that step may have handed out something."""
+        is_repeated, self._asked = self._asked == (lead, request), (lead, request)
+        if not self._odd_calls or is_repeated or any(settlements[1:]):
+            return False
+        self._odd_calls -= 1
+        return True
+
+    def _one_by_one(
+        self, lanes: Sequence[LaneId], request: int, settlements: Sequence[Settlement | None], want: Want | None
+    ) -> list[Answer]:
+        def exchange(lane: LaneId, number: int, word: Settlement | None, wanted: Want | None) -> Answer:
+            return self.exchange(lane, number, settlement=word, want=wanted)
+
+        return one_by_one(exchange, lanes, request, settlements, want)
+
+    def _call_together(
+        self, lanes: tuple[LaneId, ...], request: int, words: bytes, want: Want | None, numbers: tuple[int, int]
+    ) -> Any:
+        if self._pid != os.getpid():
+            self._forget_pieces()
+        known = self._sheaves.get(len(lanes))
+        if known is None or known[0] != lanes:
+            known = self._sheaves[len(lanes)] = (lanes, *self._sheaf_pieces(lanes))
+        _, before, after = known
+        number = b"%d" % request
+        rest = b"%b$%d\r\n%b\r\n%b%b%b" % (
+            before,
+            len(number),
+            number,
+            self._wishes.get(want) or self._wish_piece(want),
+            pack_words((*numbers, words)),
+            after,
+        )
+        return self._session.run_packed(step("exchange_many"), 1 + 6 + 12 + len(lanes), rest)
+
+    def _sheaf_pieces(self, lanes: tuple[LaneId, ...]) -> tuple[bytes, bytes]:
+        who = lanes[0].worker
+        keys = (*self._keys.exchange, self._keys.pool(who.pool))
+        before = pack_words((len(keys), *keys, who.generation))
+        mark = f"mark/{who.slot}.{who.generation}", mark_text(process_mark())
+        return before, pack_words((*mark, f"bar/{who.slot}", "beat", *map(lane_field, lanes)))
+
+    def _forget_pieces(self) -> None:
+        super()._forget_pieces()
+        self._sheaves.clear()
+
+    def _wish_piece(self, want: Want | None) -> bytes:
+        if want is None:
+            piece = pack_words(("", "", ""))
+        else:
+            mode, names = ("*", want.reserved) if want.is_any else ("=", want.queues)
+            piece = pack_words((mode, listed(names), class_of(want)))
+        self._wishes[want] = piece
+        return piece
+
+    def _read(self, lanes: Sequence[LaneId], answer: list[Any]) -> list[Answer]:
+        _, digits, time, *given = answer
+        answers = [_ANSWERS[digit] for digit in digits]
+        claimed_at = float(time)
+        for at in range(0, len(given), 4):
+            place, packed, raw, kept = given[at : at + 4]
+            claim = read_claim(packed, raw, kept) if kept else read_first_claim(packed, raw, claimed_at)
+            answers[place] = Answer(answers[place].settled, self._on_disk(lanes[place], claim))
+        return answers
+
+    def _on_disk(self, lane: LaneId, claim: Claim) -> Claim | None:
+        """Only the lead is ever handed a job that is started at most once."""
+        return claim if claim.max_retries or self._is_claim_on_disk(lane) else None
+
+
+def _is_fit(lanes: Sequence[LaneId], want: Want | None) -> bool:
+    """Whether the step knows this kind of call at all."""
+    is_whole = want is None or (want.min_priority <= 0 and want.max_priority >= 100 and not want.lease_seconds)
+    return is_whole and len(lanes) <= MOST_LANES
+
+
+def _words(settlements: Sequence[Settlement | None]) -> bytes | None:
+    """What the lanes say, packed; None when one says more than that its job completed."""
+    parts = []
+    for place, word in enumerate(settlements):
+        if word is None:
+            continue
+        if word.outcome is not Outcome.COMPLETED or word.cause or word.output or word.children:
+            return None
+        frames = settlement_frames(word)
+        parts.append(_WORD.pack(place, quick_id(word.job_id), word.claim, word.started_at or 0.0, len(frames)))
+        parts.append(frames)
+    return b"".join(parts)
