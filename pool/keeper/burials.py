@@ -32,11 +32,18 @@ class Burials:
     parent_is_gone: bool = False
     _has_spooled: bool = False
     _is_spooling: bool = False
+    _quiet_turns: int = -1  # of the board, when nobody waited
     _ended_at: dict[tuple[int, int], float] = field(default_factory=dict)
 
     def settle(self) -> int:
         """Settle whatever can be settled now; how many were. Raises BackendUnavailable at the first that cannot."""
+        turns = self.crew.turns()
+        if turns == self._quiet_turns and not self.crew.may_have_ended():
+            return 0
         waiting = list(self.waiting())
+        if not waiting:
+            self._quiet_turns = turns
+            self.crew.unpin_strangers()
         if waiting:
             self._hand_in_kept_results()
         for record, departure in waiting:

@@ -7,6 +7,7 @@ only for the living and recover the dead even while the parent is stopped or gon
 import contextlib
 import errno
 import os
+import select
 import signal
 from collections.abc import Iterator
 
@@ -25,20 +26,43 @@ class Crew:
     def __init__(self, board: Board, pool: PoolId) -> None:
         self._board, self._pool = board, pool
         self._pidfds: dict[tuple[int, int], int] = {}  # (pid, generation) -> pidfd, or why there is none
+        self._poll = select.poll()
+        self._workers: list[Record] = []
+        self._workers_turns = self._idle_turns = -1
 
     def workers(self) -> Iterator[Record]:
         """Every record of a worker or web process, living or dead, whose pid is known."""
-        for record in self._board.taken():
-            tenant = record.tenant.read()
-            if tenant.role in WORKING_ROLES and tenant.pid:
-                yield record
+        return iter(self._working())
+
+    def _working(self) -> list[Record]:
+        records = [self._board.record(index) for index in range(self._board.used)]
+        turns = sum(record.tenant.turn for record in records)
+        if turns != self._workers_turns:
+            self._workers_turns, self._workers = turns, list(filter(_is_working, records))
+        return self._workers
 
     def living(self) -> Iterator[Record]:
         return (record for record in self.workers() if self.is_alive(record))
 
     def holds_anything(self) -> bool:
-        """Whether any lane has a job."""
-        return any(record.held_lanes() for record in self.workers())
+        """Whether anybody works on a job. At a glance while nobody has written anything since it was so."""
+        workers = self._working()
+        turns = sum(record.process.turn for record in workers)
+        if turns == self._idle_turns:
+            return False
+        if any(record.process.read().state == State.BUSY for record in workers):
+            return True
+        self._idle_turns = turns
+        return False
+
+    def turns(self) -> int:
+        """Rises with every birth, death note and settled departure."""
+        records = (self._board.record(index) for index in range(self._board.used))
+        return sum(record.tenant.turn + record.note.turn + record.done.turn for record in records)
+
+    def may_have_ended(self) -> bool:
+        """Whether one of those whom we have looked at so far may be dead; at a glance."""
+        return bool(self._poll.poll(0)) or NOT_TO_BE_HAD in self._pidfds.values()
 
     def is_alive(self, record: Record) -> bool:
         """Whether the record's process runs; a zombie does not."""
@@ -78,16 +102,33 @@ class Crew:
 
     def unpin(self, record: Record) -> None:
         tenant = record.tenant.read()
-        pidfd = self._pidfds.pop((tenant.pid, tenant.generation), -1)
+        self._unpin((tenant.pid, tenant.generation))
+
+    def unpin_strangers(self) -> None:
+        """Whoever has left the board without us: the parent itself clears the record of a web process."""
+        tenants = [record.tenant.read() for record in self._working()]
+        for key in self._pidfds.keys() - {(tenant.pid, tenant.generation) for tenant in tenants}:
+            self._unpin(key)
+
+    def _unpin(self, key: tuple[int, int]) -> None:
+        pidfd = self._pidfds.pop(key, GONE)
         if pidfd >= 0:
+            self._poll.unregister(pidfd)
             os.close(pidfd)
 
     def _pin(self, record: Record) -> int:
         tenant = record.tenant.read()
         key = (tenant.pid, tenant.generation)
         if self._pidfds.get(key, NOT_TO_BE_HAD) == NOT_TO_BE_HAD:
-            self._pidfds[key] = _open_pidfd(tenant.pid)
+            self._pidfds[key] = pidfd = _open_pidfd(tenant.pid)
+            if pidfd >= 0:
+                self._poll.register(pidfd, select.POLLIN)
         return self._pidfds[key]
+
+
+def _is_working(record: Record) -> bool:
+    tenant = record.tenant.read()
+    return tenant.role in WORKING_ROLES and bool(tenant.pid)
 
 
 def was_ready(record: Record) -> bool:

@@ -34,7 +34,9 @@ from pool.settings import Config
 
 BEAT_AT_MOST_EVERY_S = 2.0
 BEAT_IDLE_EVERY_S = 5.0
-BULLETIN_IDLE_EVERY_S = 2.0
+BULLETIN_IDLE_EVERY_S = 4.0
+# Soonest after the last promotion that an alarm is answered: whoever schedules thousands of jobs must not keep us awake.
+ALARM_AFTER_S = 0.05
 GIVE_UP_STORE_AFTER_S = 3.0
 # Well below the time that the supervisor gives us when it stops at once.
 KEEP_DEPARTURES_AFTER_S = 0.5
@@ -75,20 +77,24 @@ class Keeper:
         self.burial = Chore("settle departures", 1.0, self.settle_departures)
         timetable = Timetable(config, backend, self.facts.known_types)
         self.bulletin = BulletinWriter(seat.board, backend, config)
+        self.promotion = Chore("promote due jobs", 1.0, self.promote)
+        self.posting = Chore("post the bulletin", 1.0, self.post_bulletin)
         self.chores = [
             Chore("replay the spool", 1.0, self.replay_once),
             Chore("apply queue settings", 1.0, self.apply_queue_settings),
             Chore("apply store-wide rules", 1.0, StoreRules(config, backend, self.facts).apply),
-            Chore("promote due jobs", 1.0, self.promote),
+            self.promotion,
             Chore("recover lost pools", storewide.recovery_period(lease), self.recover_expired),
             Chore("fire the schedule", 1.0, timetable.fire),
-            Chore("post the bulletin", 1.0, self.post_bulletin),
+            self.posting,
             Chore("forget old records", 60.0, self.forget),
             Chore("alert", LOOK_EVERY_S, Alerts(config, self.pool.name, self.pool.host, timetable.missed).look),
         ]
         self.is_stopping = False
         self.is_replayed = False
-        self._is_idle = False
+        self._is_idle = self._is_posting_seldom = False
+        self._promoted_at = 0.0
+        self._alarm: int | None = None
         self._expect_types_until = monotonic_now() + EXPECT_TYPES_S
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
@@ -114,14 +120,16 @@ class Keeper:
         self._leave()
 
     def turn(self) -> None:
-        """Renewal comes first and again between chores; each chore is one bounded step."""
+        """What is due now. Renewal comes first and again between chores; each chore is one bounded step."""
         self._watch_the_parent()
-        for chore in (self.burial, *self.chores):
+        now = monotonic_now()
+        for chore in [chore for chore in (self.burial, *self.chores) if chore.is_due(now)]:
             self._if_due(self.renewal)
             self._if_due(chore)
             self._show_life(State.BUSY)
             if self.is_stopping and self._store_is_away():
                 break  # each further call would cost its whole timeout, and there is something to write down
+        self._if_due(self.renewal)
         self._show_life(State.IDLE)
 
     def sleep(self) -> None:
@@ -129,23 +137,36 @@ class Keeper:
         next_due = min(chore.due_at for chore in (self.renewal, self.burial, *self.chores))
         longest = 1.0 if self.facts.has_types or monotonic_now() > self._expect_types_until else 0.1
         seconds = max(0.0, min(longest, next_due - monotonic_now()))
-        ready = self._rest(seconds)
+        self._heed(self._rest(seconds))
+        if self.facts.have_changed() or (self._is_idle and self.crew.holds_anything()):
+            self.renewal.hurry()
+            self.posting.hurry()
+            self._is_idle = False
+
+    def _heed(self, ready: list[int]) -> None:
+        if self._alarm in ready:
+            ready.remove(self._alarm)
+            self.promotion.hurry(self._promoted_at + ALARM_AFTER_S)
         for fd in ready:
             _drain(fd)
         if ready:
             self.burial.hurry()
-        if self.facts.have_changed() or (self._is_idle and self.crew.holds_anything()):
-            self.renewal.hurry()
-            self._is_idle = False
+
+    def _ears(self) -> list[int]:
+        """The alarm is left alone where we shall look so soon anyway."""
+        is_soon = self.promotion.due_at < monotonic_now() + ALARM_AFTER_S
+        self._alarm = None if is_soon else self.backend.alarm()
+        return [self._wake_read, self.seat.note_fd, *([] if self._alarm is None else [self._alarm])]
 
     def _rest(self, seconds: float) -> list[int]:
         """What became readable, if anything. Whoever claims ahead is looked after meanwhile."""
         self.sheaves.notice_wishes(monotonic_now())
+        ears = self._ears()
         end = monotonic_now() + seconds
         while True:
             self.sheaves.look()
             left = max(0.0, end - monotonic_now())
-            ready = readable([self._wake_read, self.seat.note_fd], min(left, self.sheaves.pause()))
+            ready = readable(ears, min(left, self.sheaves.pause()))
             if ready or monotonic_now() >= end:
                 return ready
 
@@ -172,7 +193,12 @@ class Keeper:
         return storewide.apply_queue_settings(self.config, self.backend)
 
     def promote(self, now: float) -> float | None:
-        return storewide.promote(self.backend)
+        """Also when an alarm says that a sooner time has come into the store; news of waiting jobs are posted at once."""
+        self._promoted_at = now
+        promotion = self.backend.promote()
+        if promotion.is_waiting and self._is_posting_seldom:
+            self.posting.hurry()
+        return storewide.pause_after(promotion, self.backend)
 
     def recover_expired(self, now: float) -> float | None:
         if not self.is_replayed:
@@ -181,9 +207,10 @@ class Keeper:
         return None
 
     def post_bulletin(self, now: float) -> float | None:
-        """Each second; every other one while nothing waits or runs."""
+        """Each second; seldom while nothing waits or runs."""
         others = (chore for chore in (self.renewal, self.burial, *self.chores) if chore.do != self.post_bulletin)
         is_busy = self.bulletin.post(next((chore.trouble for chore in others if chore.is_store_away), None))
+        self._is_posting_seldom = not is_busy
         return None if is_busy else BULLETIN_IDLE_EVERY_S
 
     def forget(self, now: float) -> float | None:

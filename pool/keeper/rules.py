@@ -17,14 +17,19 @@ class StoreRules:
         self._ageing_s, self._backend, self._facts = config.jobs.ageing, backend, facts
         self._is_ageing_set = False
         self._told: dict[str, Any] = {}
+        self._known: dict[str, Any] | None = None
 
     def apply(self, now: float) -> None:
         """Tell the store what it does not know yet; between changes this costs it nothing."""
         if not self._is_ageing_set:
             self._set_ageing()
-        hidden = {name: sorted(fields) for name, fields in hidden_fields(self._facts.known_types()).items()}
+        known = self._facts.known_types()
+        if known is self._known:
+            return
+        hidden = {name: sorted(fields) for name, fields in hidden_fields(known).items()}
         if hidden != self._told:
             self._remember(hidden)
+        self._known = known
 
     def _set_ageing(self) -> None:
         before = self._backend.ageing()

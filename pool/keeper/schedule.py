@@ -43,7 +43,7 @@ class Timetable:
     def fire(self, now: float) -> float | None:
         """Fire what is due; sleep until the next tick, at most a second. Nothing is asked of the store in between."""
         if not self._entries:
-            return None
+            return float("inf")
         store_now = self._backend.server_now()
         for entry in self._entries:
             if store_now >= self._next_at.get(entry.settings.name, 0.0):

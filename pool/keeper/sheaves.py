@@ -35,11 +35,16 @@ class Sheaves:
     lock_fd: int
     is_watching: bool = False
     _wished_at: float = 0.0
+    _turns: int = -1  # of the cells in which workers wish
     _locks: dict[int, StartLock] = field(default_factory=dict)
     _told: dict[tuple[int, int], set[tuple[bytes, int]]] = field(default_factory=dict)  # (record, pid) -> claims
 
     def notice_wishes(self, now: float) -> None:
         """Once a turn: begin to look, or leave off when nobody has wished it for a while."""
+        turns = sum(record.sheaf.turn for record in self.crew.workers())
+        if turns == self._turns and not self.is_watching:
+            return
+        self._turns = turns
         if any(record.sheaf.read().wishes for record in self.crew.workers()):
             self._wished_at = now
         self.is_watching = now - self._wished_at < STOP_LOOKING_AFTER_S

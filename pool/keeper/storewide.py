@@ -6,7 +6,7 @@ The keeper of a pool does them among its own; `jobpool serve` without a pool doe
 import threading
 from typing import Any
 
-from pool.backends.contract import Backend
+from pool.backends.contract import Backend, Promotion
 from pool.clock import monotonic_now
 from pool.keeper.chores import RETRY_S, Chore
 from pool.keeper.facts import declared_types
@@ -20,12 +20,17 @@ LONGEST_SLEEP_S = 1.0
 
 def promote(backend: Backend) -> float | None:
     """Move due jobs to pending; sleep until the next due time, at most the usual second."""
-    promotion = backend.promote()
+    return pause_after(backend.promote(), backend)
+
+
+def pause_after(promotion: Promotion, backend: Backend) -> float | None:
+    """How long until the next promotion; None: the usual second."""
     if promotion.moved >= 1000:
         return 0.0
     if promotion.next_due is None:
         return None
-    return max(0.0, min(1.0, promotion.next_due - backend.server_now()))
+    left = promotion.next_due - backend.server_now()
+    return max(0.0, left) if left < LONGEST_SLEEP_S else None
 
 
 def recover_expired(backend: Backend) -> None:
