@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 
 from pool.errors import BackendUnavailable, IllegalMove, JobNotFound
+from tests.chaos.disk import filled
 from tests.chaos.town import Absence, ChaosHouse, Town, now
 
 Accident = Callable[[Town, random.Random], None]
@@ -65,6 +66,19 @@ def kill_keeper_and_worker(town: Town, rng: random.Random) -> None:
     house = rng.choice(town.pools)
     for pid in somebody(house, "keeper", rng) + somebody(house, "worker", rng):
         hit(pid, signal.SIGKILL)
+
+
+def kill_web(town: Town, rng: random.Random) -> None:
+    for pid in somebody(rng.choice(town.pools), "web", rng):
+        hit(pid, rng.choice([signal.SIGKILL, signal.SIGTERM]))
+
+
+def pause_web(town: Town, rng: random.Random) -> None:
+    """Requests stand in its hands meanwhile."""
+    for pid in somebody(rng.choice(town.pools), "web", rng):
+        hit(pid, signal.SIGSTOP)
+        time.sleep(rng.uniform(0.2, 2))
+        hit(pid, signal.SIGCONT)
 
 
 def pause_worker(town: Town, rng: random.Random) -> None:
@@ -205,22 +219,35 @@ def cancel_some(town: Town, rng: random.Random) -> None:
 
 def hold_write_lock(town: Town, rng: random.Random) -> None:
     """A foreign program has the database for itself."""
-    with contextlib.closing(sqlite3.connect(town.folder / "jobs.db", timeout=10, isolation_level=None)) as other:
+    with contextlib.closing(
+        sqlite3.connect(town.folder / "disk" / "jobs.db", timeout=10, isolation_level=None)
+    ) as other:
         other.execute("BEGIN IMMEDIATE")
         time.sleep(rng.uniform(0.5, 3))
         other.execute("ROLLBACK")
 
 
 def read_for_long(town: Town, rng: random.Random) -> None:
-    with contextlib.closing(sqlite3.connect(f"file:{town.folder}/jobs.db?mode=ro", uri=True)) as other:
+    with contextlib.closing(sqlite3.connect(f"file:{town.folder}/disk/jobs.db?mode=ro", uri=True)) as other:
         other.execute("BEGIN")
         other.execute("SELECT count(*) FROM jobs").fetchone()
         time.sleep(rng.uniform(1, 3))
 
 
 def checkpoint(town: Town, rng: random.Random) -> None:
-    with contextlib.closing(sqlite3.connect(town.folder / "jobs.db", timeout=5)) as other:
+    with contextlib.closing(sqlite3.connect(town.folder / "disk" / "jobs.db", timeout=5)) as other:
         other.execute(f"PRAGMA wal_checkpoint({rng.choice(['PASSIVE', 'TRUNCATE', 'RESTART'])})")
+
+
+def fill_disk(town: Town, rng: random.Random) -> None:
+    """The store's disk has no room for a while (and none at all where nobody may mount one: then nothing happens). A Redis
+    that may not write what it must keep ends itself; somebody starts it again."""
+    if town.disk is None:
+        return
+    with filled(town.disk, spare_bytes=rng.choice([0, 0, 4096, 20_000, 100_000])):
+        time.sleep(rng.choice([0.3, 1.0, 3.0]))
+    if town.server is not None:
+        town.raise_server()
 
 
 def restart_server(town: Town, rng: random.Random) -> None:
@@ -282,7 +309,7 @@ ANYWHERE: dict[Accident, int] = {
     kill_worker: 10, kill_all_workers: 3, end_worker: 2, kill_keeper: 4, kill_keeper_and_worker: 3,
     pause_worker: 4, pause_keeper: 3, pause_supervisor: 3, pause_pool: 2, kill_supervisor: 4, kill_pool: 4, stop_pool: 4,
     reload: 2, scale: 3, scale_by_order: 2, roll: 2, deploy_broken: 2, break_configuration: 1, kill_producer: 4,
-    cancel_some: 4,
+    cancel_some: 4, kill_web: 4, pause_web: 2, fill_disk: 3,
 }  # fmt: skip
 ON: dict[str, dict[Accident, int]] = {
     "sqlite": {hold_write_lock: 4, read_for_long: 2, checkpoint: 3},

@@ -16,14 +16,16 @@ from pool.backends.contract import JobFilter
 from pool.jobs.job import Job
 from pool.jobs.lifecycle import Status
 from tests.chaos.accidents import drawn
-from tests.chaos.town import LEASE_S, ChaosHouse, Town, founded, now
+from tests.chaos.town import LEASE_S, PRODUCERS, ChaosHouse, Town, founded, now
 from tests.chaos.verdict import Evidence, complaints
 from tests.helpers.until import until
 
 PAUSE_S = 1.0
 DRAIN_S = 120.0
 FORGET_S = 15 * LEASE_S  # a lost pool is remembered for ten leases, for claims still on the wire
-SPARE_FDS = 2
+SPARE_FDS = {"web": 24}  # a connection to the store for each of its threads
+FEW_FDS = 2
+KEPT = ("jobpool.lock", "types.json", "dashboard.key")
 SETTLED = frozenset({Status.COMPLETED, Status.FAILED, Status.CANCELLED})
 
 
@@ -84,7 +86,9 @@ def rage(town: Town, order: Order, report: Report) -> None:
             report.wrong.append(f"{accident.__name__} (number {number}) met {type(error).__name__}: {error}")
             town.heal()
         report.accidents[accident.__name__] += 1
-        report.wrong += town.start_who_ended()
+        report.wrong += town.start_who_ended() + town.fallen_producers()
+        while len(town.producers) < PRODUCERS:
+            town.hire_producer(rng)
         number += 1
         time.sleep(rng.uniform(0, PAUSE_S))
 
@@ -161,25 +165,39 @@ def counted_right(town: Town, states: Counter[str]) -> list[str]:
 # ---------------------------------------------------------------- the base line
 
 
-def descriptors(house: ChaosHouse) -> int:
-    """Of the supervisor; 0 when there is none."""
+def descriptors(house: ChaosHouse) -> Counter[str]:
+    """How many the supervisor and its people have, by role, whoever has the most."""
+    held = Counter({"supervisor": open_files(house.pid)})
+    for role in ("worker", "keeper", "web"):
+        held[role] = max(map(open_files, house.members(role)), default=0)
+    return held
+
+
+def open_files(pid: int) -> int:
+    """0 when there is no such process."""
     try:
-        return len(os.listdir(f"/proc/{house.pid}/fd"))
+        return len(os.listdir(f"/proc/{pid}/fd"))
     except FileNotFoundError:
         return 0
 
 
-def look_at_residents(town: Town, first: dict[ChaosHouse, int], report: Report) -> None:
-    """Supervisors hold no more descriptors than at the start, and each pool has exactly its people."""
+def look_at_residents(town: Town, first: dict[ChaosHouse, Counter[str]], report: Report) -> None:
+    """Nobody holds more descriptors than at the start, and each pool has exactly its people."""
     for house in town.pools:
-        if (held := descriptors(house)) > first[house] + SPARE_FDS:
-            report.wrong.append(f"supervisor holds {held} descriptors, {first[house]} at the start")
         try:
-            until(lambda house=house: len(house.pids()) == 4, "supervisor, keeper and two workers", within=30)  # type: ignore[misc]
+            until(lambda house=house: len(house.pids()) == people(house), "supervisor, keeper, two workers", within=30)  # type: ignore[misc]
         except AssertionError:
             report.wrong.append(
                 f"processes of a pool with two workers: {house.pids()} of {house.ask('GET', '/status')}"
             )
+        for role, count in descriptors(house).items():
+            if count > first[house][role] + SPARE_FDS.get(role, FEW_FDS):
+                report.wrong.append(f"a {role} holds {count} descriptors, {first[house][role]} at the start")
+
+
+def people(house: ChaosHouse) -> int:
+    """Supervisor, keeper, two workers, and the web child where there is one."""
+    return 4 + house.has_web
 
 
 def stop_all(town: Town, report: Report) -> None:
@@ -188,9 +206,28 @@ def stop_all(town: Town, report: Report) -> None:
         code = house.stop()
         if code:
             report.wrong.append(f"a quiet pool stopped with {code}")
-        left = [str(path) for path in (house.folder / "state").glob("spool/**/*") if path.is_file()]
-        if house.pids() or house.socket.exists() or left:
-            report.wrong.append(f"left behind: {house.pids()} {house.socket.exists()} {left}")
+        left = sorted(str(path.relative_to(house.folder)) for path in leftovers(house))
+        if house.pids() or left:
+            report.wrong.append(f"left behind: {house.pids()} {left}")
+    if town.server is not None:
+        report.wrong += strangers(town)
+
+
+def leftovers(house: ChaosHouse) -> list[Path]:
+    """What a stopped pool has no use for: sockets, kept words, halves of files."""
+    found = [*(house.folder / "run").rglob("*"), *(house.folder / "state").rglob("*")]
+    return [path for path in found if not path.is_dir() and path.name not in KEPT]
+
+
+def strangers(town: Town) -> list[str]:
+    """The server has no connection any more but the one that asks."""
+    assert town.server is not None
+    server = town.server
+    try:
+        until(lambda: server.call("CLIENT", "LIST").count(" cmd=") <= 1, "no connection left", within=20)
+    except AssertionError:
+        return [f"connections are left: {server.call('CLIENT', 'LIST')}"]
+    return []
 
 
 def look_at_remains(town: Town, report: Report) -> None:
@@ -199,6 +236,8 @@ def look_at_remains(town: Town, report: Report) -> None:
         for queue in store.queues():
             while store.purge(queue.name, statuses=SETTLED):
                 pass
+        while store.forget(completed_s=0, failed_s=0, idempotency_s=0):
+            pass
         try:
             until(lambda: store.recover_expired() or not store.pools(), "killed pools forgotten", within=FORGET_S)
         except AssertionError:
@@ -207,7 +246,7 @@ def look_at_remains(town: Town, report: Report) -> None:
 
 
 def remains_of_sqlite(town: Town) -> list[str]:
-    with contextlib.closing(sqlite3.connect(town.folder / "jobs.db")) as database:
+    with contextlib.closing(sqlite3.connect(town.folder / "disk" / "jobs.db")) as database:
         verdict = database.execute("PRAGMA integrity_check").fetchone()[0]
         rows = {
             table: database.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
@@ -218,7 +257,11 @@ def remains_of_sqlite(town: Town) -> list[str]:
 
 
 def remains_of_redis(town: Town) -> list[str]:
-    """Only settings and statistics outlive the jobs."""
+    """Only settings and statistics outlive the jobs, and for ten leases of a minute a pool that was killed before its first
+    beat: nobody knows its own lease."""
     assert town.server is not None
-    keys = {key.rpartition(":")[2] for key in town.server.call("KEYS", "*")}
-    return [f"keys are left: {sorted(extra)}"] if (extra := keys - {"stats", "queues", "bells", "settings"}) else []
+    call = town.server.call
+    left = [key for key in call("KEYS", "*") if key.rpartition(":")[2] not in ("stats", "queues", "bells", "settings")]
+    known = [key for key in left if ":pool:" in key and not call("HEXISTS", key, "beat")]
+    listed = [key for key in left if key.endswith(":pools") and call("ZCARD", key) == len(known)]
+    return [f"keys are left: {sorted(extra)}"] if (extra := {*left} - {*known, *listed}) else []

@@ -90,6 +90,9 @@ TWICE = tuple(Attempt(number=n, worker="w", started_at=1.0, ended_at=2.0, outcom
 FAULTS: dict[str, Callable[[], Evidence]] = {
     "nothing_lost": lambda: evidence(None, ()),
     "batches_whole": lambda: evidence(doubtful=[["a", "b"]]),
+    "one_job_for_a_key": lambda: evidence(
+        jobs={"a": replace(JOB, idempotency_key="k"), "b": replace(JOB, id="b", idempotency_key="k")}
+    ),
     "all_over": lambda: evidence(replace(JOB, status=Status.RUNNING)),
     "completed_jobs_ended": lambda: evidence(notes=(start(),)),
     "failures_are_the_jobs_own": lambda: evidence(replace(JOB, status=Status.FAILED, reason=Reason.WORKER_LOST)),

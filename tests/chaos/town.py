@@ -1,6 +1,7 @@
 """What chaos happens to: pools on one store, producers, and on Redis a server with a link of its own for each pool."""
 
 import contextlib
+import hashlib
 import json
 import os
 import random
@@ -17,7 +18,8 @@ from typing import Any
 from pool.backends.contract import Backend
 from pool.cli import control
 from pool.client import Client
-from tests.chaos.producer import read_book
+from tests.chaos.disk import FILLER, small_disk
+from tests.chaos.producer import TOKEN, read_book
 from tests.faults.proxy import Proxy
 from tests.helpers.house import House
 from tests.helpers.servers import FLAVOURS, Server, running
@@ -28,6 +30,7 @@ EX_CONFIG = 78
 STOP_TIMEOUT_S = 3.0
 TASKS = (Path(__file__).parent / "tasks.py").read_text()
 LANES = 4
+PRODUCERS = 3
 _AS_TASKS = (  # the same jobs as coroutines, many in one process
     ("import fcntl", "import asyncio\nimport fcntl"),
     ("    def run(", "    async def run("),
@@ -41,6 +44,17 @@ first_delay = 0.05
 max_delay = 0.5
 healthy_after = 1
 """
+WEB = f"""
+[web]
+enabled = true
+listen = "RUN/web.sock"
+[[tokens]]
+name = "customer"
+sha256 = "{hashlib.sha256(TOKEN.encode()).hexdigest()}"
+role = "producer"
+queues = ["*"]
+max_priority = 100
+"""
 
 
 def as_coroutines(text: str) -> str:
@@ -52,10 +66,11 @@ def as_coroutines(text: str) -> str:
 
 
 class ChaosHouse(House):
-    """A pool with short clocks, whose jobs write into the town's ledger. `lanes` above 1: its jobs are coroutines."""
+    """A pool with short clocks, whose jobs write into the town's ledger. `lanes` above 1: its jobs are coroutines.
+    `has_web`: it has a web child too, through which a producer comes."""
 
-    def __init__(self, *, lanes: int = 1, **options: Any) -> None:
-        self.lanes = lanes
+    def __init__(self, *, lanes: int = 1, has_web: bool = False, **options: Any) -> None:
+        self.lanes, self.has_web = lanes, has_web
         self.tasks = TASKS if lanes == 1 else as_coroutines(TASKS)
         super().__init__(app=self.tasks, **options)
 
@@ -68,6 +83,7 @@ class ChaosHouse(House):
             f'[backend]\nurl = "{self.url}"\nlease = {LEASE_S}\n[workers]\ncount = {workers}\nmemory_limit = 0\nconcurrency = {self.lanes}\n'
             f"max_jobs = {40 if workers % 2 else 0}\n{SETTINGS}"
         )
+        text += WEB.replace("RUN", f"{self.folder}/run") if self.has_web else ""
         fresh = self.config_file.with_suffix(".new")
         fresh.write_text(text)
         fresh.replace(self.config_file)
@@ -79,9 +95,9 @@ class ChaosHouse(House):
         return None
 
     def members(self, role: str) -> list[int]:
-        """Pids of the workers, or of the keeper, as far as the pool can tell now."""
+        """Pids of the workers, of the keeper or of the web child, as far as the pool can tell now."""
         status = self.ask("GET", "/status") or {}
-        found = status.get("workers", []) if role == "worker" else [status.get("keeper") or {}]
+        found = status.get("workers", []) if role == "worker" else [status.get(role) or {}]
         return [one["pid"] for one in found if one.get("pid")]
 
 
@@ -96,10 +112,12 @@ class Absence:
 
 @dataclass
 class Town:
-    """Everything of one run. `folder` holds the ledger, the books of the producers and the locks of the jobs."""
+    """Everything of one run. `folder` holds the ledger, the books of the producers and the locks of the jobs; `disk`, a
+    small file system of its own where there is the right to mount one, holds the store."""
 
     folder: Path
     url: str
+    disk: Path | None = None
     pools: list[ChaosHouse] = field(default_factory=list)
     links: list[Proxy] = field(default_factory=list)
     server: Server | None = None
@@ -117,17 +135,27 @@ class Town:
         return "redis" if self.server else "sqlite"
 
     def hire_producer(self, rng: random.Random) -> None:
-        """Start one more; its seed and book are its own."""
+        """Start one more; its seed and book are its own. Every second one comes by HTTP."""
         self.hired += 1
         book = self.folder / f"book-{self.hired}.txt"
-        words = [sys.executable, "-m", "tests.chaos.producer", self.url, str(book), str(rng.random())]
+        sockets = [f"{house.folder}/run/web.sock" for house in self.pools if house.has_web]
+        url = self.url if self.hired % 2 or not sockets else rng.choice(sockets)
+        words = [sys.executable, "-m", "tests.chaos.producer", url, str(book), str(rng.random())]
         with (self.folder / "producers.log").open("ab") as log:
             self.producers.append(subprocess.Popen(words, cwd=ROOT, stdout=log, stderr=log))
 
     def dismiss_producer(self, producer: subprocess.Popen[bytes]) -> None:
-        self.producers.remove(producer)
-        producer.kill()
-        producer.wait()
+        if producer.poll() is None:
+            self.producers.remove(producer)
+            producer.kill()
+            producer.wait()
+
+    def fallen_producers(self) -> list[str]:
+        """A producer ends by our hand only: an answer that it cannot explain is a complaint."""
+        fallen = [producer for producer in self.producers if producer.poll() is not None]
+        self.producers = [producer for producer in self.producers if producer not in fallen]
+        log = (self.folder / "producers.log").read_text(errors="replace").strip().splitlines()
+        return [f"a producer ended with {each.returncode}: {log[-1] if log else ''}" for each in fallen]
 
     def books(self) -> tuple[dict[str, dict[str, Any]], list[list[str]]]:
         """What was accepted, and the batches in doubt."""
@@ -169,9 +197,10 @@ class Town:
         """Whatever the last accident left: every process goes on, every link is whole, every pool runs."""
         for link in self.links:
             link.heal()
+        if self.disk is not None:
+            (self.disk / FILLER).unlink(missing_ok=True)
         if self.server is not None:
-            if self.server.process is None:
-                self.server.start()
+            self.raise_server()
             self.server.thaw()
         for house in self.pools:
             for pid in house.pids():
@@ -180,6 +209,13 @@ class Town:
             house.write_module("tasks", house.tasks)
             if not house.is_running:
                 house.start(wait=False)
+
+    def raise_server(self) -> None:
+        """Start it again if it is down, by our hand or because it could not write."""
+        assert self.server is not None
+        if self.server.process is None or self.server.process.poll() is not None:
+            self.server.process = None
+            self.server.start()
 
 
 def now() -> float:
@@ -192,16 +228,18 @@ def founded(folder: Path, backend: str, pools: int, workers: int, rng: random.Ra
     (folder / "locks").mkdir(parents=True)
     with ExitStack() as stack:
         server = None
+        disk = stack.enter_context(small_disk(folder / "disk"))
         if backend != "sqlite":
             flavour = backend if backend in FLAVOURS else sorted(FLAVOURS)[0]
-            server = stack.enter_context(running(flavour, aof=True))
-        url = server.url if server else f"sqlite:///{folder}/jobs.db"
-        town = Town(folder, url, server=server)
+            options: dict[str, Any] = {"dir": disk} if disk else {}
+            server = stack.enter_context(running(flavour, aof=True, **options))
+        url = server.url if server else f"sqlite:///{folder}/disk/jobs.db"
+        town = Town(folder, url, disk, server=server)
         for number in range(pools):
             town.pools.append(stack.enter_context(_pool(town, number, workers, stack)))
         for house in town.pools:
             house.wait_ready()
-        for _ in range(2):
+        for _ in range(PRODUCERS):
             town.hire_producer(rng)
         try:
             yield town
@@ -218,7 +256,9 @@ def _pool(town: Town, number: int, workers: int, stack: ExitStack) -> Iterator[C
         town.links.append(link)
         url = url.replace(str(town.server.port), str(link.port))
     environ = {"LEDGER": str(town.ledger), "CHAOS_LOCKS": str(town.folder / "locks"), "CHAOS_POOL": str(number)}
-    house = ChaosHouse(workers=workers, backend=url, environ=environ, lanes=LANES if number % 2 else 1)
+    house = ChaosHouse(
+        workers=workers, backend=url, environ=environ, lanes=LANES if number % 2 else 1, has_web=number % 2 == 0
+    )
     try:
         yield house.start(wait=False)
     finally:

@@ -50,6 +50,14 @@ def batches_whole(seen: Evidence) -> Iterator[str]:
             yield f"{found} of {len(batch)} jobs of a batch are in the store: {batch}"
 
 
+def one_job_for_a_key(seen: Evidence) -> Iterator[str]:
+    """However often a producer had to say it, and through whichever web child."""
+    keys = Counter(job.idempotency_key for job in seen.jobs.values() if job.idempotency_key)
+    for key, count in keys.items():
+        if count > 1:
+            yield f"{count} jobs have the idempotency key {key}"
+
+
 def all_over(seen: Evidence) -> Iterator[str]:
     for job in seen.jobs.values():
         if job.status not in OVER:
@@ -157,7 +165,7 @@ def no_run_unaccounted(seen: Evidence) -> Iterator[str]:
 
 
 RULES = (
-    nothing_lost, batches_whole, all_over, completed_jobs_ended, failures_are_the_jobs_own, at_most_once,
+    nothing_lost, batches_whole, one_job_for_a_key, all_over, completed_jobs_ended, failures_are_the_jobs_own, at_most_once,
     unstarted_ones_not_failed, no_two_runs_at_once, robbed_owners_settle_nothing, families_are_complete, cancelled_jobs_rest,
     cancelled_only_by_a_person, delays_kept, one_settlement,
     no_run_unaccounted,
