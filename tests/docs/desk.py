@@ -82,10 +82,11 @@ class Desk:
         return re.sub(r"\bID\b", newest, command) + mark + remark
 
     def start(self, block: Block) -> str:
-        """`jobpool start` in the background; ready when this returns."""
+        """`jobpool start`, and what stands above it, in the background; ready when this returns."""
+        script = FOREGROUND.sub("exec jobpool start", block.text)
         with self.log.open("ab") as log:
             self.pool = subprocess.Popen(
-                ["bash", "-c", f"exec {block.text.strip()}"],
+                ["bash", "-euo", "pipefail", "-c", script],
                 cwd=self.folder, env=self.environ, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
         until(self._is_ready, f"{block.where}: a ready pool")

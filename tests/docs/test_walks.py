@@ -111,13 +111,46 @@ def slot_of_a_busy_worker(desk: Desk) -> int | None:
     return next((worker["slot"] for worker in workers if worker["jobs"]), None)
 
 
+def test_a_pool_starts_in_the_folder_of_the_examples(desk: Desk) -> None:
+    shutil.copytree(ROOT / "docs" / "examples", desk.folder / "docs" / "examples")
+    (block,) = (block for block in blocks_of(ROOT / "docs/examples/README.md") if block.language == "sh")
+
+    desk.follow(block)
+
+    types = json.loads(desk.run(["jobpool", "pools", "--json"]))[0]["types"]
+    assert {"mail.send_email", "images.thumbnail"} <= set(types)
+
+
 def test_the_outbox_carries_over_what_the_tour_put_into_it(desk: Desk) -> None:
     shutil.copytree(ROOT / "docs" / "examples", desk.folder, dirs_exist_ok=True)
     desk.environ["JOBPOOL_BACKEND__URL"] = f"sqlite:///{desk.folder}/jobs.db"
-    walk(desk, "docs/examples/README.md")
+    (tour,) = (block for block in blocks_of(ROOT / "docs/examples/README.md") if block.file_name == "outbox_tour.py")
+    desk.write(tour)
 
     assert desk.run([sys.executable, "outbox_tour.py"]).strip() == "1"
     assert jobs_at(desk, "pending") == 1
+
+
+def test_the_test_of_the_readme_passes_without_a_pool(desk: Desk) -> None:
+    blocks = blocks_of(ROOT / "README.md")
+    (tasks,) = (block for block in blocks if block.file_name == "tasks.py")
+    (test,) = (block for block in blocks if "def test_" in block.text)
+    desk.write(tasks)
+    (desk.folder / "test_tasks.py").write_text(test.text)
+
+    said = desk.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir=.", "test_tasks.py"])
+
+    assert "1 passed" in said
+
+
+def test_the_trials_of_the_guarantees_end_well_though_they_last_seconds_here(desk: Desk) -> None:
+    (block,) = (block for block in blocks_of(ROOT / "docs/guarantees.md") if block.language == "sh")
+    desk.names = {"--minutes 10": "--minutes 0.02", "--minutes 60": "--minutes 0.02"}
+    desk.environ["PYTHONPATH"] = str(ROOT)
+
+    said = desk.follow(block)
+
+    assert said.count("every promise was kept") == 2
 
 
 @pytest.mark.full
