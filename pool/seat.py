@@ -22,6 +22,7 @@ class Seat:
     note_fd       readable when a death note stands on the board (keeper only; drain it, then look)
     stack_fd      where faulthandler writes this process's stacks on SIGUSR2; the parent has it too
     lock_fd       the file of the start locks (worker and keeper); -1: there is none, and nothing is claimed ahead
+    keeper_fd     write a byte (non-blocking) to wake the keeper (worker only; -1: nobody to wake)
     parent        the mark of the supervisor: when it is no longer our parent, finish the job and leave
     """
 
@@ -35,6 +36,7 @@ class Seat:
     note_fd: int
     stack_fd: int
     lock_fd: int = -1
+    keeper_fd: int = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

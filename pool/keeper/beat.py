@@ -95,6 +95,13 @@ class Heartbeat:
         else:
             cause = Cause(reason=Reason.INTERRUPTED, text="its worker does not know of it")
             taken = self.backend.recover(
-                Departure(worker=held.lane.worker, cause=cause, started={}, bar=False, lanes=(held.lane.lane,))
+                Departure(
+                    worker=held.lane.worker,
+                    cause=cause,
+                    started={},
+                    bar=False,
+                    lanes=(held.lane.lane,),
+                    claims={held.lane.lane: (held.job_id, held.claim)},
+                )
             )
         log.warning("audit took jobs back", worker=str(held.lane.worker), jobs=[job.job_id for job in taken])

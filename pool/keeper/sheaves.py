@@ -6,8 +6,9 @@ before the store is, that its claim is no longer its own.
 """
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from pool.backends.contract import Backend, Departure
+from pool.backends.contract import Backend, Departure, Finished
 from pool.board.board import Board
 from pool.board.record import Lane, Phase, Record
 from pool.board.start_lock import StartLock
@@ -76,17 +77,18 @@ class Sheaves:
             started={},
             bar=False,
             lanes=tuple(lanes),
-            finished=finished_jobs(record, lanes),
+            claims={n: (held.lane.job_id, held.lane.claim) for n, held in lanes.items()},
+            finished={n: held.finished for n, held in lanes.items() if held.finished is not None},
         )
         try:
             taken = self.backend.recover(departure)
         except BackendUnavailable as error:
             log.limited("sheaves", "claims made ahead must wait for the store", error=str(error))
             return
-        self._settled(record).update((lane.job, lane.claim) for lane in lanes.values())
+        self._settled(record).update((held.lane.job, held.lane.claim) for held in lanes.values())
         log.debug("claims made ahead settled", worker=str(departure.worker), jobs=[job.job_id for job in taken])
 
-    def _give_up(self, record: Record) -> dict[int, Lane]:
+    def _give_up(self, record: Record) -> dict[int, "_Idle"]:
         """Lane → its job, of those told now or before that the store does not know yet. Nothing where the worker is about to
         start one: it is not waiting long."""
         lock = self._locks.setdefault(record.index, StartLock(self.lock_fd, record.index))
@@ -96,10 +98,10 @@ class Sheaves:
             if not record.sheaf.read().since:
                 return {}
             known = self._settled(record)
-            mine = {n: lane for n, lane in _idle_lanes(record).items() if (lane.job, lane.claim) not in known}
-            for number, lane in mine.items():
+            mine = {n: held for n, held in _idle_lanes(record).items() if (held.lane.job, held.lane.claim) not in known}
+            for number, held in mine.items():
                 order = record.lanes[number].order
-                order.write(*order.read()._replace(lost_job=lane.job, lost_claim=lane.claim))
+                order.write(*order.read()._replace(lost_job=held.lane.job, lost_claim=held.lane.claim))
             return mine
         finally:
             lock.free()
@@ -108,9 +110,20 @@ class Sheaves:
         return self._told.setdefault((record.index, record.tenant.read().pid), set())
 
 
-def _idle_lanes(record: Record) -> dict[int, Lane]:
-    """Those that wait to start; and those that have finished, unless the worker is just handing them in."""
+class _Idle(NamedTuple):
+    """A lane as it stood under the lock: it waits to start, or it has finished."""
+
+    lane: Lane
+    finished: Finished | None
+
+
+def _idle_lanes(record: Record) -> dict[int, _Idle]:
+    """Those that wait to start; and those that have finished, unless the worker is just handing them in.
+
+    A lane that has finished keeps its ending until the sheaf is closed, which takes the lock."""
     held = record.held_lanes()
-    is_calling = record.process.read().store_call_since > 0
-    wanted = {Phase.CLAIMED} if is_calling else {Phase.CLAIMED, Phase.FINISHED}
-    return {n: lane for n, lane in held.items() if lane.phase in wanted}
+    waiting = {n: _Idle(lane, None) for n, lane in held.items() if lane.phase == Phase.CLAIMED}
+    if record.process.read().store_call_since > 0:
+        return waiting
+    done = finished_jobs(record, [n for n, lane in held.items() if lane.phase == Phase.FINISHED])
+    return waiting | {n: _Idle(held[n], finished) for n, finished in done.items()}

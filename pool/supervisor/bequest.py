@@ -38,7 +38,12 @@ def _as_line(pool: PoolId, child: Child) -> dict[str, object]:
         "started": record.started_claims(),
         "started_jobs": record.started_jobs(),
         "finished": {
-            number: {"job_id": lane.job_id, "claim": lane.claim, "started_at": ending.started_at, "result": ending.result}
+            number: {
+                "job_id": lane.job_id,
+                "claim": lane.claim,
+                "started_at": ending.started_at,
+                "result": ending.result,
+            }
             for number, (lane, ending) in record.endings().items()
         },
     }

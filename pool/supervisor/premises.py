@@ -47,13 +47,15 @@ class Premises:
             note_fd=self.note_read,
             stack_fd=stack_fd,
             lock_fd=self.lock_fd,
+            keeper_fd=self.note_write if spec.role == Role.WORKER else -1,
         )
 
     def descriptors_of(self, seat: Seat) -> set[int]:
         """What a child keeps. The keeper keeps both ends of its pipe, so that it never reads an end of file there."""
-        pipes = {self.note_read, self.note_write} if seat.role == Role.KEEPER else set()
-        locks = {seat.lock_fd} if seat.role in (Role.KEEPER, Role.WORKER) else set()
-        return {seat.announce_fd, seat.stack_fd} | pipes | locks
+        own = {seat.announce_fd, seat.stack_fd}
+        if seat.role == Role.KEEPER:
+            return own | {seat.lock_fd, self.note_read, self.note_write}
+        return own | {seat.lock_fd, seat.keeper_fd} if seat.role == Role.WORKER else own
 
     def wake_keeper(self) -> None:
         """A death note stands on the board; a full pipe wakes as well."""

@@ -7,7 +7,9 @@ milliseconds together, for all of it waits for the job before it.
 SHORT_S = 0.002
 LONG_SHARE = 0.06  # a process that lost its processor for a moment makes a short job look long now and then
 LONGEST_WAIT_S = 0.005
+LONG_S = 1.0
 KNOWN_AFTER = 16
+BUSY_AFTER_CALLS = 4  # a lone short job now and then is no reason to wake the keeper
 RECENT = 32
 MANY_TYPES = 1000
 
@@ -41,7 +43,12 @@ class Pace:
         self._most = most
         self._types: dict[str, TypeTimes] = {}
         self._call_s = 0.0
+        self._fruitful_calls = 0
         self.ahead = 0
+
+    def rest(self) -> None:
+        """Nothing is left to do: begin anew with the next job."""
+        self.ahead = self._fruitful_calls = 0
 
     def ran(self, job_type: str, run_s: float) -> None:
         """A job ended."""
@@ -58,14 +65,18 @@ class Pace:
     def called(self, call_s: float, handed: list[str]) -> None:
         """A call took so long and handed out jobs of these types: ask for more next time, or for fewer."""
         self._call_s += (call_s - self._call_s) / 8 if self._call_s else call_s
-        known = [self._types.get(job_type) for job_type in handed]
-        mean_s = max((times.mean_s if times is not None and times.is_short else 1.0 for times in known), default=1.0)
+        self._fruitful_calls = self._fruitful_calls + 1 if handed else 0
+        mean_s = max(map(self._expected_s, handed), default=LONG_S)
         if len(handed) <= self.ahead:  # fewer than asked for: the line is short, or others are in want
             self.ahead //= 2
-        elif mean_s < self._call_s:
-            self.ahead = min(self._most, 2 * self.ahead + 1, int(LONGEST_WAIT_S / max(mean_s, 1e-6)))
-        else:
+        elif mean_s >= self._call_s:
             self.ahead = 0
+        elif self._fruitful_calls >= BUSY_AFTER_CALLS:
+            self.ahead = min(self._most, 2 * self.ahead + 1, int(LONGEST_WAIT_S / max(mean_s, 1e-6)))
+
+    def _expected_s(self, job_type: str) -> float:
+        times = self._types.get(job_type)
+        return times.mean_s if times is not None and times.is_short else LONG_S
 
     def _meet(self, job_type: str) -> TypeTimes:
         if len(self._types) > MANY_TYPES:

@@ -4,6 +4,8 @@ What waits here waits for the job before it, so it is little, it is short, and i
 keeper takes back what has not started and hands in what has finished (both by what the board says, under the start lock).
 """
 
+import contextlib
+import os
 from collections import deque
 from collections.abc import Callable, Sequence
 
@@ -34,7 +36,8 @@ class Sheaf:
         self._has_lanes_ahead = len(self.lanes) > 1
         self._lock = StartLock(seat.lock_fd, seat.record.index)
         self._waiting: deque[tuple[Lane, Claim]] = deque()
-        self._said: tuple[float, int, int] | None = None
+        self._said = (0.0, 0, 0)
+        self._bell = seat.keeper_fd
         self._others, self._counted_at = 0, 0.0
         self._say(0.0, 1, 0)
 
@@ -139,7 +142,7 @@ class Sheaf:
 
     def rest(self) -> None:
         """Nothing is held but by the first lane, and nothing is wished for."""
-        self._pace.ahead = 0
+        self._pace.rest()
         self._say(0.0, 1, 0)
 
     def no_more(self) -> None:
@@ -151,7 +154,8 @@ class Sheaf:
         ahead = self._pace.ahead
         if not ahead:
             return 0
-        self._say(0.0, len(self.lanes), 1)
+        if self._say(0.0, len(self.lanes), 1):
+            self._wake_keeper()
         return ahead if monotonic_now() - self._board.watch.read().looked_at < WATCHED_WITHIN_S else 0
 
     def _open(self) -> None:
@@ -162,7 +166,7 @@ class Sheaf:
 
     def _close(self) -> None:
         """Under the lock, so that it takes back nothing that we hold from here on."""
-        if self._said is None or not self._said[0]:
+        if not self._said[0]:
             return
         try:
             with self._lock.held():
@@ -172,10 +176,17 @@ class Sheaf:
         for lane in self.lanes:
             lane.face.guard = None
 
-    def _say(self, since: float, lanes: int, wishes: int) -> None:
-        if self._said != (since, lanes, wishes):
-            self._said = since, lanes, wishes
+    def _say(self, since: float, lanes: int, wishes: int) -> bool:
+        """Whether that is a new wish."""
+        before, self._said = self._said, (since, lanes, wishes)
+        if self._said != before:
             self._cell.write(since, lanes, wishes)
+        return bool(wishes) and not before[2]
+
+    def _wake_keeper(self) -> None:
+        """It looks once a second otherwise. A full pipe wakes it as well."""
+        with contextlib.suppress(OSError):
+            os.write(self._bell, b"s")
 
     def _others_in_want(self) -> int:
         """So many jobs stay for others: two for each worker of this pool, idle or not."""

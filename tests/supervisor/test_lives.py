@@ -111,7 +111,8 @@ def test_a_child_is_born_clean(stage: Stage) -> None:
         assert birth["oom"] > 0
         assert set(birth["open"]) >= {"0", "1", "2"}
         own = sorted(link.partition(":")[0] for fd, link in birth["open"].items() if int(fd) > 2)
-        assert own == ["/memfd", "pipe"]  # where its stacks go, and how it announces itself
+        # where its stacks go and its start lock is, how it announces itself and wakes the keeper
+        assert own == ["/memfd", "/memfd", "pipe", "pipe"]
     assert len({birth["random"] for birth in births}) == 4
 
 

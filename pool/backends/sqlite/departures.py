@@ -37,7 +37,7 @@ def _bar(tx: Transaction, pool: int, worker: WorkerId, cause: Cause) -> None:
 
 def take_back(tx: Transaction, departure: Departure, held: Iterable[HeldLane]) -> list[Recovered]:
     """Bring each job of these lanes to rest: completed if its lane said so on the board, else by the table of costs."""
-    jobs = {lane: settling.held_job(tx, lane[2]) for lane in held}
+    jobs = {lane: job for lane in held if _is_meant(departure, lane, job := settling.held_job(tx, lane[2]))}
     done = {lane: word for lane, job in jobs.items() if job and (word := _finished(departure, lane, job))}
     left = {lane: job for lane, job in jobs.items() if lane not in done}
     started = [lane for lane, job in left.items() if job is not None and _has_started(departure, lane, job)]
@@ -45,6 +45,12 @@ def take_back(tx: Transaction, departure: Departure, held: Iterable[HeldLane]) -
     taken = [_complete(tx, departure, lane, jobs[lane], word) for lane, word in done.items()]
     taken += (_take_one(tx, departure, lane, job, started=lane in started, shared=shared) for lane, job in left.items())
     return [recovered for recovered in taken if recovered is not None]
+
+
+def _is_meant(departure: Departure, lane: HeldLane, job: settling.HeldJob | None) -> bool:
+    """Not when the lane has gone on to another claim than the one that is to be taken back."""
+    meant = departure.claims.get(lane[1])
+    return meant is None or (job is not None and meant == (rows.id_for_people(job.raw_id), lane[3]))
 
 
 def _finished(departure: Departure, lane: HeldLane, job: settling.HeldJob) -> Settlement | None:

@@ -155,6 +155,7 @@ def rest_by_word(job: HeldJob, word: Settlement, now: float) -> Rest:
         started_at=word.started_at,
         cause=word.cause,
         output=word.output,
+        is_attempt=word.outcome is not Outcome.RETURNED or word.misfit or word.started_at is not None,
     )
 
 

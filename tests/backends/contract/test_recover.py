@@ -359,3 +359,26 @@ def test_a_claim_that_started_is_known_by_its_job(store: Backend, hands) -> None
     hand.take()
     store.recover(died_working(hand, started_jobs={hand.lane.lane: job}))
     assert numbers_of(store.job(job)) == (Status.PENDING, 1, 1, 0, 0)
+
+
+def test_a_lane_that_has_gone_on_keeps_what_it_took(store: Backend) -> None:
+    """Word of a claim that is to be taken back may come late: the claim is named, and no other is touched."""
+    hand = Hand(store)
+    first, second = put(store), put(store)
+    old = hand.take()
+    hand.settle(want=ANYTHING)
+    meant = {hand.lane.lane: (old.job_id, old.claim)}
+    taken = store.recover(departure(hand.lane.worker, bar=False, lanes=(hand.lane.lane,), claims=meant))
+    assert taken == []
+    assert [store.job(job_id).status for job_id in (first, second)] == [Status.COMPLETED, Status.RUNNING]
+    assert hand.complete() is True
+
+
+def test_a_named_claim_is_taken_back(store: Backend) -> None:
+    hand = Hand(store)
+    put(store)
+    held = hand.take()
+    meant = {hand.lane.lane: (held.job_id, held.claim)}
+    taken = store.recover(departure(hand.lane.worker, bar=False, lanes=(hand.lane.lane,), claims=meant))
+    assert [each.job_id for each in taken] == [held.job_id]
+    assert store.job(held.job_id).status is Status.PENDING

@@ -233,9 +233,10 @@ local function settle()
   if held.status == WAITING then leave_place(JOB, held.queue) end
   held.started = tonumber(ARGV[18])
   held.tail = merge_frames(held.tail, ARGV[19])
+  local is_unstarted = outcome == 'returned' and held.started == 0 and ARGV[17] ~= '1'
   if outcome == 'completed' and ARGV[20] == '' then
     held.flags = held.flags + F_PLAIN
-  else
+  elseif not is_unstarted then -- a claim that never started is no attempt
     local letter = ({completed = 'c', failed = 'f', retried = 'r', returned = 'b', cancelled = 'x'})[outcome]
     remember(JOB, held, letter, ARGV[20])
   end

@@ -1,0 +1,93 @@
+"""How many jobs are claimed ahead: none of those that may be long, more and more of those that are short."""
+
+import pytest
+
+from pool.worker.pace import BUSY_AFTER_CALLS, KNOWN_AFTER, Pace
+
+CALL_S = 0.0002
+SHORT, LONG = 0.00002, 0.05
+MANY = 9
+
+
+def warm(pace: Pace, job_type: str = "short", run_s: float = SHORT, jobs: int = KNOWN_AFTER) -> Pace:
+    """So many jobs, one a call."""
+    for _ in range(jobs):
+        pace.called(CALL_S, [job_type])
+        pace.ran(job_type, run_s)
+    return pace
+
+
+def grow(pace: Pace, job_type: str = "short", calls: int = 10) -> int:
+    """Calls that give all that was asked for, and the jobs of each."""
+    for _ in range(calls):
+        handed = [job_type] * (pace.ahead + 1)
+        pace.called(CALL_S, handed)
+        for one in handed:
+            pace.ran(one, SHORT)
+    return pace.ahead
+
+
+def test_it_grows_while_calls_give_all_that_was_asked_for() -> None:
+    pace = warm(Pace(MANY), jobs=KNOWN_AFTER + 1)
+    seen = [grow(pace, calls=1) for _ in range(6)]
+    assert seen == sorted(seen)
+    assert seen[-1] == MANY
+
+
+def test_a_type_that_is_new_is_not_short() -> None:
+    pace = warm(Pace(MANY), jobs=KNOWN_AFTER - 1)
+    assert pace.ahead == 0
+    assert not pace.is_short("short")
+
+
+@pytest.mark.parametrize("run_s", [CALL_S * 2, LONG])
+def test_jobs_that_take_longer_than_a_call_are_not_claimed_ahead(run_s: float) -> None:
+    assert warm(Pace(MANY), run_s=run_s, jobs=200).ahead == 0
+
+
+def test_together_they_take_a_few_milliseconds() -> None:
+    pace = Pace(64)
+    for _ in range(200):
+        pace.called(0.01, ["slower"] * (pace.ahead + 1))
+        for _ in range(pace.ahead + 1):
+            pace.ran("slower", 0.001)
+    assert 1 <= pace.ahead <= 5
+
+
+def test_a_short_line_makes_it_fall() -> None:
+    pace = warm(Pace(MANY), jobs=KNOWN_AFTER + 1)
+    assert grow(pace) == MANY
+    pace.called(CALL_S, ["short"])
+    assert pace.ahead == MANY // 2
+
+
+def test_it_begins_anew_after_a_rest() -> None:
+    pace = warm(Pace(MANY), jobs=KNOWN_AFTER + 1)
+    assert grow(pace) == MANY
+    pace.rest()
+    assert grow(pace, calls=BUSY_AFTER_CALLS - 1) == 0
+
+
+def test_a_lone_short_job_now_and_then_asks_for_nothing() -> None:
+    pace = Pace(MANY)
+    for _ in range(100):
+        pace.called(CALL_S, ["short"])
+        pace.ran("short", SHORT)
+        assert pace.ahead == 0
+        pace.called(CALL_S, [])
+        pace.rest()
+
+
+def test_an_outlier_is_forgiven_and_two_are_not() -> None:
+    pace = warm(Pace(MANY), jobs=100)
+    pace.ran("short", LONG)
+    assert pace.is_short("short")
+    pace.ran("short", LONG)
+    assert not pace.is_short("short")
+
+
+def test_one_long_type_in_the_answer_stops_it() -> None:
+    pace = warm(Pace(MANY), jobs=100)
+    assert grow(pace) == MANY
+    pace.called(CALL_S, ["short"] * MANY + ["stranger"])
+    assert pace.ahead == 0
