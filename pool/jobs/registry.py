@@ -16,6 +16,8 @@ from pool.jobs.policy import DEFAULT_BACKOFF, Backoff, Exponential, Policy
 if TYPE_CHECKING:
     from pool.settings import JobsSection
 
+MAX_RESULT = 1_048_576  # bytes of JSON; [jobs] max_result
+
 UniqueKey = str | Callable[..., str]
 
 
@@ -29,6 +31,7 @@ class Defaults:
     timeout: float = 0.0
     max_kills: int = 3
     backoff: Backoff = DEFAULT_BACKOFF
+    max_result: int = MAX_RESULT
 
     @property
     def policy(self) -> Policy:
@@ -53,6 +56,7 @@ def defaults_from(jobs: "JobsSection") -> Defaults:
         max_retries=jobs.max_retries,
         timeout=jobs.timeout,
         max_kills=jobs.max_kills,
+        max_result=jobs.max_result,
         backoff=Exponential(rule.first, rule.factor, rule.cap, rule.jitter),
     )
 

@@ -46,15 +46,19 @@ def failed(job: Job, claim: int, said: FailBody, policy: Policy) -> Settlement:
     return replace(base, delay=verdict.delay_s)
 
 
-def result_text(result: Any) -> str | None:
-    """The result as it is stored; InvalidJob for what no reader could follow."""
+def result_text(result: Any, max_result: int) -> str | None:
+    """The result as it is stored; InvalidJob for one of more bytes, or that no reader could follow."""
     if result is None:
         return None
     try:
         text = json.dumps(result, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-        text.encode("utf-8")
+        size = len(text.encode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise InvalidJob(f"the result cannot be written as JSON: {error}") from None
+    if size > max_result:
+        raise InvalidJob(
+            f"the result has {size:,} bytes, the limit is {max_result:,} (jobs.max_result): store it elsewhere and send a reference"
+        )
     if _depth(result) > MAX_DEPTH:
         raise InvalidJob(f"the result is nested deeper than {MAX_DEPTH} levels")
     return text

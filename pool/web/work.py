@@ -124,7 +124,7 @@ async def complete_job(request: Request, id: str) -> JSONResponse:
     caller, services = caller_of(request, "worker"), services_of(request)
     body = read(CompleteBody, await body_of(request))
     hold = holding.read_token(body.claim_token, caller.name, id)
-    result = verdicts.result_text(body.result)
+    result = verdicts.result_text(body.result, services.config.jobs.max_result)
 
     def step(store: Backend) -> Job:
         job = store.job(id)

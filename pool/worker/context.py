@@ -13,7 +13,7 @@ from pool.jobs.job import Claim, NewJob
 from pool.logs import log
 from pool.worker.mailbox import Mailbox
 from pool.worker.output import Transcript
-from pool.worker.results import ResultNotStorable, to_json
+from pool.worker.results import ResultNotStorable, json_text
 from pool.worker.timeouts import Interrupts
 
 PROGRESS_EVERY_S = 0.2
@@ -127,7 +127,7 @@ class CurrentJob:
     def checkpoint(self, state: Any) -> None:
         """Keep `state` (JSON) for the next attempt, should this one be interrupted; read it there as `restored`."""
         try:
-            text = to_json(state) or "null"
+            text = json_text(state) or "null"
         except ResultNotStorable as error:
             raise InvalidJob(f"checkpoint cannot be stored: {error}") from None
         if len(text.encode()) > MAX_CHECKPOINT_BYTES:

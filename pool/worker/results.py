@@ -9,8 +9,8 @@ from pydantic_core import to_jsonable_python
 
 from pool.errors import JobpoolError
 from pool.jobs.checks import MAX_DEPTH
+from pool.jobs.registry import registry
 
-MAX_RESULT_BYTES = 16 * 1024 * 1024
 _STRUCTURE = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]')
 
 
@@ -22,12 +22,23 @@ class ResultNotStorable(JobpoolError):
 
 
 def to_json(value: Any) -> str | None:
-    """JSON text (None for None): plain values, and datetime, UUID, Decimal, Enum, dataclasses, models; ResultNotStorable."""
+    """A job's result as JSON text (None for None), at most `[jobs] max_result` bytes; else ResultNotStorable."""
+    text = json_text(value)
+    size, limit = len((text or "").encode()), registry.defaults.max_result
+    if size > limit:
+        raise ResultNotStorable(
+            f"it has {size:,} bytes, the limit is {limit:,} (jobs.max_result): store it elsewhere and return a reference"
+        )
+    return text
+
+
+def json_text(value: Any) -> str | None:
+    """JSON text: plain values, and datetime, UUID, Decimal, Enum, dataclasses, models; ResultNotStorable for others."""
     if value is None:
         return None
     try:
         text = _ENCODER.encode(value)
-        size = len(text.encode("utf-8"))
+        text.encode("utf-8")
     except RecursionError:
         raise ResultNotStorable("it is nested too deep") from None
     except UnicodeEncodeError:
@@ -36,8 +47,6 @@ def to_json(value: Any) -> str | None:
         raise ResultNotStorable(_reason(error)) from None
     if is_deeper_than_readers_follow(text):
         raise ResultNotStorable(f"it is nested deeper than {MAX_DEPTH} levels")
-    if size > MAX_RESULT_BYTES:
-        raise ResultNotStorable(f"it has {size:,} bytes, the limit is {MAX_RESULT_BYTES:,}: store it elsewhere")
     return text
 
 

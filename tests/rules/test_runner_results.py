@@ -79,12 +79,17 @@ def test_plain_and_richer_values_become_json(value: Any, text: str) -> None:
         (nested(100_000), "nested too deep"),
         ((n for n in range(3)), "generator"),
         (lambda: None, "function"),
-        ("x" * (17 * 1024 * 1024), "bytes, the limit is"),
+        ("x" * 1_048_575, r"1,048,577 bytes, the limit is 1,048,576 \(jobs.max_result\)"),
+        ("é" * 524_288, "1,048,578 bytes"),
     ],
 )
 def test_what_has_no_form_in_json_is_refused_with_the_reason(value: Any, words: str) -> None:
     with pytest.raises(ResultNotStorable, match=words):
         to_json(value)
+
+
+def test_a_result_of_just_the_limit_is_kept() -> None:
+    assert len(to_json("x" * 1_048_574) or "") == 1_048_576
 
 
 @given(

@@ -32,6 +32,23 @@ def echo(value: Any = None, **more: Any) -> Any:
 
 @pool.job
 @noted
+def long_text(length: int) -> str:
+    return "x" * length
+
+
+@pool.job(max_retries=1, backoff=[0.2])
+@noted
+def chatter(gate: str) -> None:
+    attempt = pool.current().attempt
+    print(f"attempt {attempt}: before")
+    wait_for_gate(f"{gate}-{attempt}")
+    print(f"attempt {attempt}: after")
+    if attempt == 1:
+        raise Busy("once more")
+
+
+@pool.job
+@noted
 def hold(gate: str) -> str:
     print(f"waiting at {gate}")
     wait_for_gate(gate)

@@ -20,6 +20,7 @@ first_delay = 0.05
 max_delay = 0.2
 [jobs]
 ageing = "10m"
+max_result = 100_000
 [[queues]]
 name = "narrow"
 max_pending = 3

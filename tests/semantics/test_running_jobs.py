@@ -89,6 +89,15 @@ def test_why_says_what_holds_a_job(house: House) -> None:
     house.store.purge("still", statuses=frozenset({Status.PENDING}))
 
 
+def test_a_result_beyond_max_result_is_a_failed_attempt_that_says_so(house: House) -> None:
+    kept, refused = (house.enqueue("tasks.long_text", {"length": length}) for length in (99_998, 99_999))
+    assert house.wait_until(kept, "completed").result == f'"{"x" * 99_998}"'
+    job = house.wait_until(refused, "failed")
+    assert (job.reason, job.result, len(house.runs(refused))) == ("fatal_error", None, 1)
+    assert job.error is not None
+    assert "it has 100,001 bytes, the limit is 100,000 (jobs.max_result)" in job.error
+
+
 def test_a_command_gets_its_payload_without_a_shell_and_its_output_is_kept(house: House) -> None:
     job = house.wait_until(house.client.enqueue("shell.greet", {"name": "a b; $HOME"}).job_id, "completed")
     assert json.loads(job.result or "") == {"greeted": "a b; $HOME"}

@@ -13,7 +13,7 @@ import pytest
 
 from tests.helpers.servers import DEFAULT_FLAVOUR, Server, running
 from tests.helpers.until import until
-from tests.web.serving import Api, token_of
+from tests.web.serving import Api, ending, token_of
 
 MEGABYTE = 1024 * 1024
 
@@ -219,3 +219,15 @@ def test_problem_documents_are_rfc_9457(sqlite_api: Api) -> None:
     assert {"type", "title", "status", "detail"} <= problem.keys()
     assert (problem["status"], problem["type"]) == (404, "urn:jobpool:job-not-found")
     json.dumps(problem)
+
+
+def test_a_result_beyond_max_result_is_refused_and_the_job_stays_with_its_holder(
+    open_api: Callable[..., Api], queue: str
+) -> None:
+    api = open_api(settings="[jobs]\nmax_result = 1000\n")
+    job = api.enqueue(queue)["id"]
+    claim = api.claim(queue)
+    answer = api.php.post(f"/jobs/{job}/complete", json=ending(claim, result="x" * 999))
+    assert answer.status_code == 422
+    assert "1,001 bytes, the limit is 1,000 (jobs.max_result)" in answer.json()["detail"]
+    assert api.php.post(f"/jobs/{job}/complete", json=ending(claim, result="x" * 998)).status_code == 200
