@@ -4,11 +4,13 @@ A look stops when the page is full or its budget is used up, and says how far it
 to go on. Dead letters are grouped by fingerprint: the same type, reason and error but for numbers and names in it.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from pool.backends.contract import Backend, JobFilter, QueueState
 from pool.clock import monotonic_now
+from pool.jobs.documents import as_value, without
 from pool.jobs.fingerprint import fingerprint_of
 from pool.jobs.job import Job
 from pool.jobs.lifecycle import Status
@@ -17,6 +19,7 @@ PAGE = 50
 CHUNK = 500
 MOST_LOOKED_AT = 2000
 WITHIN_S = 0.15
+Hidden = Callable[[str], Collection[str]]  # type → its payload fields that are never shown
 FEW = 20_000  # so many jobs of one state and queue the stores find by their indexes
 GROUPED = 2000
 COUNTED = ("pending", "scheduled", "running", "completed", "failed")
@@ -58,8 +61,8 @@ class Group:
     last: float
 
 
-def find(store: Backend, asked: Asked, after: str | None, searched: int) -> Listing:
-    """One page, newest first."""
+def find(store: Backend, asked: Asked, after: str | None, searched: int, hidden: Hidden = lambda _: ()) -> Listing:
+    """One page, newest first. What is `hidden` is not found either, or it could be guessed letter by letter."""
     which = JobFilter(status=Status(asked.status) if asked.status else None)
     if not asked.needs_scan:
         page = store.jobs(which, after=after, limit=PAGE, within_s=WITHIN_S)
@@ -69,7 +72,7 @@ def find(store: Backend, asked: Asked, after: str | None, searched: int) -> List
     of_queue = stored((state for state in states if state.name == asked.queue), asked)
     if asked.status in COUNTED and asked.queue and of_queue < FEW:
         which, total = replace(which, queue=asked.queue), of_queue
-    found = _scan(store, which, _fits(asked), after)
+    found = _scan(store, which, _fits(asked, hidden), after)
     return replace(found, searched=searched + found.searched, total=total)
 
 
@@ -90,17 +93,24 @@ def _scan(store: Backend, which: JobFilter, fits: Callable[[Job], bool], after: 
     return Listing(tuple(found), after, looked)
 
 
-def _fits(asked: Asked) -> Callable[[Job], bool]:
+def _fits(asked: Asked, hidden: Hidden) -> Callable[[Job], bool]:
     text, bare = asked.text.lower(), asked.text.lower().replace("-", "")
 
     def fits(job: Job) -> bool:
         if (asked.type and job.type != asked.type) or (asked.queue and job.queue != asked.queue):
             return False
-        if not text or text in job.type.lower() or text in (job.error or "").lower() or text in job.payload.lower():
+        if not text or any(
+            text in said.lower() for said in (job.type, job.error or "", _payload(job, hidden(job.type)))
+        ):
             return True
         return bool(bare) and bare in job.id.replace("-", "")
 
     return fits
+
+
+def _payload(job: Job, hidden: Collection[str]) -> str:
+    """Its text as people may see it."""
+    return json.dumps(without(as_value(job.payload), hidden), ensure_ascii=False) if hidden else job.payload
 
 
 def stored(states: Iterable[QueueState], asked: Asked) -> int:

@@ -67,7 +67,8 @@ async def jobs(dashboard: Dashboard, query: Query) -> Shown:
         *(query.get(name, "").strip()[:200] for name in ("type", "queue", "q")),
     )
     after, searched = query.get("after") or None, _number(query.get("searched", ""), 0, 10**9)
-    found = await dashboard.services.desk.ask(lambda store: listing.find(store, asked, after, searched))
+    hidden = dashboard.services.types.redacted
+    found = await dashboard.services.desk.ask(lambda store: listing.find(store, asked, after, searched, hidden))
     now = await dashboard.survey.look()
     return "jobs.html", {
         "asked": asked,
