@@ -40,7 +40,8 @@ class Desk:
 
     @property
     def socket(self) -> Path:
-        return self.folder / "home/.local/state/jobpool/run/jobpool.sock"
+        run = self.environ.get("RUNTIME_DIRECTORY") or self.folder / "home/.local/state/jobpool/run"
+        return Path(run) / "jobpool.sock"
 
     def follow(self, block: Block) -> str:
         """Do what the block says; what it printed."""

@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 from tests.docs.pages import ROOT, Block, blocks_of
 
@@ -71,6 +72,34 @@ def spoken(page: str, *beginnings: str) -> list[str]:
     return [span for span in spans if span.startswith(beginnings) and not span.endswith("…")]
 
 
+def image() -> None:
+    """docs/deploy/Dockerfile without an engine: its RUN lines as root in an /app of its own, then its CMD as its USER."""
+    text = re.sub(r"^\s*#.*\n", "", (ROOT / "docs/deploy/Dockerfile").read_text(), flags=re.MULTILINE)
+    lines = re.findall(r"^([A-Z]+) +(.+)$", text.replace("\\\n", " "), re.MULTILINE)
+    said = dict(lines)
+    Path("/app").mkdir()
+    Path("/app/tasks.py").write_text(TASKS)
+    Path("/app/requirements.txt").write_text("")
+    sh(
+        "/usr/bin/python3 -m venv /opt/image && /opt/image/bin/pip wheel -q --no-deps -w /app .",
+        "the wheel for the image",
+    )
+    path = "PATH=/opt/image/bin:$PATH"
+    for number, command in enumerate(words for name, words in lines if name == "RUN"):
+        sh(f"{path}; {command}", f"docs/deploy/Dockerfile: RUN {number + 1}", cwd="/app")
+    start, health = (" ".join(json.loads(words)) for words in (said["CMD"], said["HEALTHCHECK"].partition(" CMD ")[2]))
+    user = f"{path}; export {said['ENV']}; cd {said['WORKDIR']}; setpriv --reuid=10001 --regid=10001 --clear-groups env HOME=/nonexistent"
+    pool = subprocess.Popen(["bash", "-c", f"{user} {start}"], start_new_session=True)
+    sh(
+        f"until {user} {health} --ready; do sleep 0.2; done; {user} {health}",
+        "docs/deploy/Dockerfile: HEALTHCHECK",
+        cwd="/app",
+    )
+    sh(f"{user} jobpool enqueue tasks.greet; {user} jobpool stop --wait", "docs/deploy/Dockerfile: CMD", cwd="/app")
+    expect(pool.wait(60) == 0, "the image stops in order")
+    sh("userdel jobpool; rm -rf /var/lib/jobpool /run/jobpool /app /opt/image", "the machine is empty again", cwd="/")
+
+
 def install() -> None:
     """systemd/README.md, from an empty machine to a pool that works."""
     (ROOT / "myapp").mkdir()
@@ -115,6 +144,7 @@ def upgrade_and_restore() -> None:
 
 
 if __name__ == "__main__":
+    image()
     install()
     day_to_day()
     upgrade_and_restore()

@@ -7,6 +7,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from pool.config import load_config
 from pool.settings import PoolSection
 from pool.units import parse_size
 from tests.docs.desk import Desk
-from tests.docs.pages import ROOT
+from tests.docs.pages import ROOT, Block, blocks_of
 from tests.helpers.until import until
 
 DEPLOY = ROOT / "docs" / "deploy"
@@ -138,6 +139,38 @@ def test_the_memory_of_the_containers_is_enough_for_all_workers(tmp_path: Path) 
         int(jobs["environment"]["JOBPOOL_WORKERS__COUNT"]) * 512e6 + 100e6
         <= int(jobs["mem_limit"].rstrip("m")) * 1024**2
     )
+
+
+def test_compose_and_kubernetes_take_the_files_by_their_own_schemas() -> None:
+    compose = ["check_jsonschema", "--builtin-schema", "vendor.compose-spec", str(DEPLOY / "compose.yaml")]
+    kubernetes = ["kubernetes_validate", "--strict", "--quiet", str(DEPLOY / "kubernetes.yaml")]
+    for module in (compose, kubernetes):
+        done = subprocess.run([sys.executable, "-m", *module], capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_mistake_in_the_files_would_be_seen(tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.yaml"
+    wrong.write_text((DEPLOY / "kubernetes.yaml").read_text().replace("readinessProbe", "readynessProbe"))
+    done = subprocess.run(
+        [sys.executable, "-m", "kubernetes_validate", "--strict", str(wrong)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode != 0
+
+
+def test_what_is_asked_from_outside_is_answered_inside(container: Desk) -> None:
+    """The page's `docker compose exec` and `kubectl exec`, without the engine before them."""
+    (block,) = (block for block in blocks_of(DEPLOY / "README.md") if "engine" in block.tags)
+    (container.folder / "config.toml").write_text('[app]\nmodules = ["tasks"]\n')
+    container.start(Block(DEPLOY / "Dockerfile", 0, "sh", frozenset(), shlex.join(json.loads(dockerfile()["CMD"]))))
+    inner = [line.partition(" jobpool ")[2] for line in block.text.splitlines()]
+    assert len(inner) == 3 and all(inner)
+
+    for words in inner:
+        container.run(["bash", "-c", f"jobpool {words.replace('/etc/jobpool', str(container.folder))}"], block.where)
 
 
 def test_every_volume_that_is_mounted_is_declared() -> None:
