@@ -3,6 +3,7 @@
 import os
 import random
 import resource
+from collections.abc import Callable
 from pathlib import Path
 
 from pool.board.record import Exit
@@ -34,9 +35,9 @@ class Limits:
                 "raise memory_limit, or set memory_metric to pss or uss"
             )
 
-    def reached(self, jobs: int) -> Exit | None:
-        """The limit that is reached, if one is."""
-        if self._max_jobs and jobs >= self._max_jobs:
+    def reached(self, jobs: Callable[[], int]) -> Exit | None:
+        """The limit that is reached, if one is. `jobs`: how many have ended here so far."""
+        if self._max_jobs and jobs() >= self._max_jobs:
             return Exit.MAX_JOBS
         now = monotonic_now()
         if now >= self._leave_at:

@@ -142,7 +142,7 @@ class Worker:
             return Exit.BURST_DONE
         if self.around.is_damaged:
             return Exit.MAX_JOBS
-        reached = self.limits.reached(self.presence.counts.jobs + self._ends_in_hand())
+        reached = self.limits.reached(self._jobs_done)
         self.presence.rss_bytes = self.limits.memory.last
         return reached
 
@@ -175,10 +175,11 @@ class Worker:
         while not self.is_burst and not self._is_called():
             self.presence.touch()
 
-    def _ends_in_hand(self) -> int:
-        """Jobs that have ended here and are not handed in yet."""
+    def _jobs_done(self) -> int:
+        """Jobs that have ended here, handed in or not."""
         held = (lane.in_hand for lane in self.lanes)
-        return sum(word is not None and word.outcome is not Outcome.RETURNED for word in held)
+        in_hand = sum(word is not None and word.outcome is not Outcome.RETURNED for word in held)
+        return self.presence.counts.jobs + in_hand
 
     def _is_called(self) -> bool:
         """Sleep a slice. Nothing is claimed when nobody called: a claim writes."""

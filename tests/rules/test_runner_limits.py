@@ -13,26 +13,26 @@ def limits(**keys: object) -> Limits:
 
 
 def test_without_limits_it_stays() -> None:
-    assert limits().reached(10**9) is None
+    assert limits().reached(lambda: 10**9) is None
 
 
 def test_the_number_of_jobs_is_up_to_a_tenth_lower_and_not_the_same_for_all() -> None:
     found = set()
     for _ in range(200):
         one = limits(max_jobs=100)
-        found.add(next(jobs for jobs in range(200) if one.reached(jobs) is Exit.MAX_JOBS))
+        found.add(next(jobs for jobs in range(200) if one.reached(lambda jobs=jobs: jobs) is Exit.MAX_JOBS))
     assert 90 <= min(found) < max(found) <= 100
 
 
 def test_one_job_is_one_job() -> None:
-    assert limits(max_jobs=1).reached(0) is None
-    assert limits(max_jobs=1).reached(1) is Exit.MAX_JOBS
+    assert limits(max_jobs=1).reached(lambda: 0) is None
+    assert limits(max_jobs=1).reached(lambda: 1) is Exit.MAX_JOBS
 
 
 @pytest.mark.parametrize("metric", ["rss", "pss", "uss"])
 def test_memory_is_measured_by_each_metric(metric: str) -> None:
-    assert limits(memory_limit=1000, memory_metric=metric).reached(0) is Exit.MEMORY
-    assert limits(memory_limit="100GB", memory_metric=metric).reached(0) is None
+    assert limits(memory_limit=1000, memory_metric=metric).reached(lambda: 0) is Exit.MEMORY
+    assert limits(memory_limit="100GB", memory_metric=metric).reached(lambda: 0) is None
 
 
 def test_growth_is_seen() -> None:
