@@ -17,8 +17,7 @@ _FILE_NAME = re.compile(r"^(?:#|//|;) ([\w./-]+\.(?:py|toml|sh|php|service|conf)
 class Block:
     """A fenced block: its language, what is said of it after the language, and its text.
 
-    Tags that matter here: `fragment` (only compiled: its names come from the reader's program), `root` (not run: it
-    needs root or a server of one's own), `clone` (run in a fresh clone, in the long tests).
+    Tags say where it is run: docs/contributing.md has the list.
     """
 
     page: Path

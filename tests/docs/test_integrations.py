@@ -231,3 +231,13 @@ def test_the_code_for_celery_is_code_that_celery_takes(desk: Desk, server: Serve
         waiting = sum(client.llen(key) for key in client.keys("*") if client.type(key) == b"list")
 
     assert waiting == 5  # one for later, the first of the chain, three of the chord
+
+
+def test_every_fragment_of_the_pages_is_tried_here() -> None:
+    words = {
+        "docs/jobs.md": ("create_engine", "django", "sentry_sdk", "TracerProvider"),
+        "docs/migrating.md": ("from rq", "from celery"),
+    }
+    for page, said in words.items():
+        tried = {fragment(page, word).where for word in said}
+        assert tried == {block.where for block in blocks_of(ROOT / page) if "fragment" in block.tags}

@@ -110,6 +110,11 @@ def test_the_commands_about_dead_letters_find_retry_and_discard_them(reader: Des
     assert {job["type"]: job["status"] for job in listing} == {"tasks.resize": "failed", "tasks.charge": "completed"}
 
 
+def test_every_shell_block_of_the_page_is_tried_here() -> None:
+    tried = {the_block("jobpool dead groups").where, the_block("pg_dump").where}
+    assert tried == {block.where for block in blocks_of(PAGE) if block.language == "sh"}
+
+
 # ---------------------------------------------------------------- jobs in other languages
 
 PG_DUMP = """#!/bin/sh
