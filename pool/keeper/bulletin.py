@@ -9,6 +9,7 @@ from pool.board.board import Board
 from pool.clock import monotonic_now, wall_now
 from pool.errors import BackendUnavailable
 from pool.jobs.internal import OWN_QUEUES
+from pool.keeper.history import History
 from pool.logs import log
 from pool.settings import Config
 
@@ -24,6 +25,7 @@ class BulletinWriter:
         self._served = served_queues(config)
         self._reserved = {entry.queue for entry in config.types} | set(OWN_QUEUES)
         self._last: dict[str, Any] = {"queues": [], "totals": {}}
+        self._history = History(board, backend.url)
         self._warnings: list[str] = []
         self._ask_for_warnings_at = 0.0
 
@@ -51,6 +53,7 @@ class BulletinWriter:
             states[name] = QueueState(name=name)
         totals = self._backend.statistics()
         queues = [{**dataclasses.asdict(states[name]), "served": self._serves(name)} for name in sorted(states)]
+        self._history.note(wall_now(), totals, states.values())
         counts = ("enqueued", "completed", "failed", "retried", "cancelled", "worker_deaths")
         return {
             "queues": queues,
@@ -83,7 +86,12 @@ class BulletinWriter:
             "latency_ms": latency_ms,
             "warnings": self._warnings,
         }
-        document = {**self._last, "backend": {**health, "checked_at": wall_now()}, "checked_at": wall_now()}
+        document = {
+            **self._last,
+            **self._history.document(),
+            "backend": {**health, "checked_at": wall_now()},
+            "checked_at": wall_now(),
+        }
         if not self._board.bulletin.post(json.dumps(document).encode()):
             document["queues"] = document["queues"][:500]  # thousands of queues: the page shows the first ones
             self._board.bulletin.post(json.dumps(document).encode())

@@ -44,6 +44,8 @@ def status_document(pool: Controlled, now: Moment) -> Document:
         "delayed": news.get("delayed"),
         "backend": backend_health(news, now.wall),
         "totals": news.get("totals", {}),
+        "history": news.get("history", []),
+        "waits": news.get("waits"),
     }
 
 

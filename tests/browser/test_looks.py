@@ -7,6 +7,7 @@ import pytest
 
 import pool
 from pool.backends.contract import QueueState, Statistics
+from pool.board.tally import BOUNDS_S
 from pool.jobs.fingerprint import fingerprint_of as fingerprint
 from pool.jobs.job import Job
 from pool.jobs.lifecycle import Reason, Status
@@ -14,6 +15,7 @@ from pool.web.dashboard import charts
 from pool.web.dashboard.listing import groups
 from pool.web.dashboard.survey import Sample, Snapshot
 from pool.web.dashboard.verdict import troubles
+from pool.web.dashboard.waits import Waits, waits_in
 
 STYLE = (Path(pool.__file__).parent / "web" / "dashboard" / "assets" / "style.css").read_text()
 TEXT_ON = [
@@ -91,6 +93,46 @@ def test_minutes_are_counted_from_the_samples_and_a_reset_counter_is_no_minus() 
     assert "120 completed, 12 failed" in charts.hour(samples, 1060.0)
     assert charts.per_minute(samples) == 120
     assert "0 completed" in charts.hour([Sample(1.0, 50, 0, 0, 0, 0.0), Sample(6.0, 0, 0, 0, 0, 0.0)], 10.0)
+
+
+def test_what_happened_while_nobody_looked_is_spread_over_its_minutes() -> None:
+    samples = [Sample(0.0, 0, 0, 0, 0, 0.0), Sample(600.0, 95, 7, 0, 0, 0.0), Sample(605.0, 96, 7, 0, 0, 0.0)]
+    chart = charts.hour(samples, 610.0)
+    assert "last hour: 96 completed, 7 failed" in chart
+    counts = [int(count) for count in re.findall(r"<title>[^:]+: (\d+) completed", chart) if int(count)]
+    assert len(counts) == 10
+    assert max(counts) == 11
+
+
+def test_a_line_of_the_last_hour_is_even_in_time_though_its_older_samples_lie_further_apart() -> None:
+    samples = [Sample(60.0 * n, 0, 0, 0, n, 0.0) for n in range(30)]
+    samples += [Sample(1800.0 + 5 * n, 0, 0, 0, 30 + n, 0.0) for n in range(360)]
+    points = charts.series(samples, "pending")
+    assert 70 <= len(points) <= 101
+    assert points[-1] == 389
+    assert 25 <= sum(point < 30 for point in points) <= 50
+
+
+@pytest.mark.parametrize(
+    ("counts", "half_s", "most_s"),
+    [([4, 0, 0, 0], 0.005, 0.005), ([94, 0, 0, 6], 0.005, 0.05), ([0, 10, 10, 0], 0.01, 0.025)],
+)
+def test_waits_are_told_by_the_bounds_below_which_they_lie(counts: list[int], half_s: float, most_s: float) -> None:
+    rest = [0] * (len(BOUNDS_S) + 1 - len(counts))
+    readings = {"before": [7] * (len(BOUNDS_S) + 1), "after": [7 + count for count in [*counts, *rest]]}
+    assert waits_in({"waits": readings}) == Waits(sum(counts), half_s, most_s)
+
+
+def test_nothing_is_told_of_waits_where_no_job_has_started() -> None:
+    nothing = [0] * (len(BOUNDS_S) + 1)
+    assert (
+        waits_in(None)
+        is waits_in({"waits": None})
+        is waits_in({"waits": {"before": nothing, "after": nothing}})
+        is None
+    )
+    longest = waits_in({"waits": {"before": nothing, "after": [*nothing[:-1], 5]}})
+    assert longest == Waits(5, None, None)
 
 
 # ---------------------------------------------------------------- dead letters

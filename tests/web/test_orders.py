@@ -158,6 +158,19 @@ def test_a_purge_is_done_once_and_not_begun_again_by_another_process(desk: Desk)
     assert work.so_far == "2,500 done"
 
 
+def test_the_last_hour_is_whole_though_the_web_process_was_replaced(desk: Desk) -> None:
+    """What it has seen itself is gone with it; the keeper has counted from the pool's start."""
+    house = desk.house
+    jobs = house.enqueue_many([("tasks.quick", {})] * 30)
+    until(lambda: house.counts()["completed"] == 30, "all completed")
+    assert jobs and house.status()["history"]
+    until(lambda: "last hour: 30 completed" in desk.page("/"), "them on the chart")
+
+    desk.replace_web(signal.SIGKILL)
+
+    until(lambda: "last hour: 30 completed" in desk.page("/"), "them on the chart again")
+
+
 def test_what_the_dashboard_orders_of_its_pool_is_in_the_audit_log(desk: Desk) -> None:
     desk.order("/ui/pools", act="scale", count="3", group="workers")
     desk.order("/ui/queues", act="pause", queue="default")

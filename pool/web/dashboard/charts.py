@@ -25,13 +25,21 @@ def hour(samples: Sequence[Sample], now: float) -> Markup:
     """Completed and failed jobs of each of the last 60 minutes, from the samples."""
     done, failed = [0] * MINUTES, [0] * MINUTES
     for before, after in pairwise(samples):
-        minute = MINUTES - 1 - int((now - after.at) // 60)
-        if 0 <= minute < MINUTES:
-            done[minute] += max(0, after.completed - before.completed)
-            failed[minute] += max(0, after.failed - before.failed)
+        _spread(done, max(0, after.completed - before.completed), now - before.at, now - after.at)
+        _spread(failed, max(0, after.failed - before.failed), now - before.at, now - after.at)
     labels = [f"-{MINUTES - index} min" if index else "-60 min" for index in range(MINUTES)]
     bars = list(zip(labels, done, failed, strict=True))
     return _bars(bars, "Completed and failed jobs by minute, last hour", every=15)
+
+
+def _spread(minutes: list[int], count: int, from_s: float, to_s: float) -> None:
+    """Over the minutes between two samples, given by their age: they may lie far apart where nobody was there to look."""
+    last = MINUTES - 1 - int(to_s // 60)
+    many = max(1, round((from_s - to_s) / 60))
+    for number in range(many):
+        minute = last - (many - 1 - number)
+        if 0 <= minute < MINUTES:
+            minutes[minute] += count * (number + 1) // many - count * number // many
 
 
 def spark(values: Sequence[float], label: str) -> Markup:
@@ -57,9 +65,10 @@ def bar(share: float, kind: str = "") -> Markup:
 
 
 def series(samples: Sequence[Sample], name: str) -> list[float]:
-    """One field of the samples, at most a hundred points."""
-    step = max(1, len(samples) // 100)
-    return [float(getattr(sample, name)) for sample in samples[::step]]
+    """One field of the samples, at most about a hundred points, evenly in time though the older ones lie further apart."""
+    step_s = max(1.0, (samples[-1].at - samples[0].at) / 100) if samples else 1.0
+    points = {int(sample.at // step_s): sample for sample in samples}
+    return [float(getattr(sample, name)) for sample in points.values()]
 
 
 def per_minute(samples: Sequence[Sample]) -> float | None:

@@ -21,6 +21,7 @@ from pool.web.dashboard.entrance import Dashboard, admin_of, back, dashboard_of,
 from pool.web.dashboard.sessions import HOME
 from pool.web.dashboard.survey import Snapshot
 from pool.web.dashboard.verdict import all_is_well, living, troubles, worker_counts
+from pool.web.dashboard.waits import waits_in
 from pool.web.views import document_for, shown_holder
 from pool.why import reasons, serves
 
@@ -44,6 +45,7 @@ async def overview(dashboard: Dashboard, query: Query) -> Shown:
         "troubles": troubles(now),
         "well": all_is_well(now),
         "workers": worker_counts(now),
+        "waits": waits_in(now.status),
         "pools": [_pool(pool, now) for pool in now.pools],
         "day_failed": failed,
         "day_completed": completed,

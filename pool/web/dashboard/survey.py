@@ -1,7 +1,8 @@
 """What the whole looks like at one moment, for every page and every watcher: asked of the store at most once a second.
 
 From the first look on, samples of the totals are kept for an hour, so that the overview can draw the last sixty
-minutes; the store itself only counts by the hour.
+minutes. What lies before them is known by the minute to the keeper of our own pool, if there is one: so the hour is
+whole though this process has just been replaced. The store itself only counts by the hour.
 """
 
 import asyncio
@@ -115,7 +116,7 @@ class Survey:
             return replace(self._last, at=wall_now(), latency_ms=None, trouble=str(error), status=status)
         snapshot = Snapshot(wall_now(), **facts, status=status)
         self._remember(snapshot)
-        return replace(snapshot, samples=tuple(self._samples))
+        return replace(snapshot, samples=(*_before(self._samples[0].at, status), *self._samples))
 
     def _remember(self, now: Snapshot) -> None:
         numbers = now.statistics
@@ -146,6 +147,12 @@ class Survey:
         first, _, rest = raw.partition(b"\r\n")
         document = json.loads(rest.partition(b"\r\n\r\n")[2])
         return int(first.split(b" ")[1]), document if isinstance(document, dict) else {}
+
+
+def _before(moment: float, status: Document | None) -> list[Sample]:
+    """What the keeper of our pool has counted until then, of the hour before."""
+    rows = (status or {}).get("history") or ()
+    return [Sample(*row) for row in rows if moment - KEPT_S <= row[0] < moment]
 
 
 def _ask(store: Backend, configured: list[str]) -> dict[str, Any]:
