@@ -71,8 +71,8 @@ def what_forbids(now: Plan, board_lanes: int) -> str:
     for spec in now.specs:
         if spec.lanes > board_lanes:
             return (
-                f"group {spec.group}: concurrency {spec.lanes} is more than the {board_lanes} lanes reserved at the start: "
-                "start jobpool again to raise it"
+                f"group {spec.group} would have {spec.lanes} lanes (concurrency, or 1 and claims_ahead), more than the "
+                f"{board_lanes} lanes reserved at the start: start jobpool again to raise it"
             )
     return ""
 
