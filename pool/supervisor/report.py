@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -154,7 +155,7 @@ def _process(slot: Slot, child: Child, now: Moment) -> Document:
         "since": now.date(own.since),
         "started_at": as_rfc3339(child.started_wall),
         "uptime_s": round(now.monotonic - child.born_at, 3),
-        "jobs": [_job(lane, now) for lane in child.record.held_lanes().values()],
+        "jobs": [_job(lane, now) for lane in _at_work(child.record.held_lanes().values())],
         "completed": own.completed,
         "failed": own.failed,
         "retried": own.retried,
@@ -209,6 +210,12 @@ def leaving_words(child: Child) -> str | None:
     if announced not in (Exit.NONE, Exit.STOPPED):
         return Exit(announced).name.lower().replace("_", " ")
     return child.leaving_why or None
+
+
+def _at_work(held: Iterable[Lane]) -> list[Lane]:
+    """Not what was claimed ahead, which runs in a moment, nor what ended just before; unless that is all there is."""
+    lanes = list(held)
+    return [lane for lane in lanes if lane.phase == Phase.STARTED] or lanes
 
 
 def _job(lane: Lane, now: Moment) -> Document:
