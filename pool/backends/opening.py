@@ -44,6 +44,8 @@ def sqlite_path(url: str) -> str:
 def mask_url(url: str) -> str:
     """The URL without its passwords, safe to print; also for what is no URL at all."""
     scheme, mark, rest = _QUERY_SECRET.sub(r"\1***", url).partition("://")
+    if not mark and "@" in scheme:  # mistyped: nobody can tell where the password begins
+        return f"***@{scheme.rpartition('@')[2]}"
     login, at, place = rest.rpartition("@")
     if not at:
         return scheme + mark + rest

@@ -61,6 +61,8 @@ def test_an_sqlite_url_without_a_file_is_refused(url: str) -> None:
             "redis+sentinel://a:1,b:2/main?sentinel_password=s3cr3t",
             "redis+sentinel://a:1,b:2/main?sentinel_password=***",
         ),
+        ("rediss//:s3cr3t@host:1/0", "***@host:1/0"),
+        ("redis:/jobs:s3c@r3t@host", "***@host"),
         ("s3cr3t", "s3cr3t"),
         ("sqlite:////var/lib/jobpool/jobpool.db", "sqlite:////var/lib/jobpool/jobpool.db"),
     ],
