@@ -74,6 +74,11 @@ class Funerals:
                 waiting.append(child)
         self._unsettled = waiting
 
+    @property
+    def all_are_settled(self) -> bool:
+        """Whether no record of a dead worker waits for the keeper."""
+        return not self._unsettled
+
     def unsettled(self) -> list[Child]:
         """Dead workers that may have claimed and of which the store does not know yet."""
         return [child for child in self._unsettled if child.record.note.read().was_ready and not is_settled(child)]

@@ -72,7 +72,9 @@ class Inspection:
         if child.role != Role.WORKER or now - self._measured_at.get(child.pid, 0.0) < rule.check_seconds:
             return
         self._measured_at[child.pid] = now
-        rss = rss_bytes(child.pid)
+        is_idle = process.state == State.IDLE and not any(lane.phase for lane in lanes)
+        # An idle worker has measured itself when it last woke; asking the kernel again would cost as much as all the rest.
+        rss = process.rss_bytes if rule.metric == "rss" and is_idle and process.rss_bytes else rss_bytes(child.pid)
         child.shared_bytes = shared_bytes(rss, process, child.shared_bytes)
         child.memory_bytes = size_of(rss, process, rule, child.shared_bytes)
         self._learn_fresh_size(child, process, lanes)

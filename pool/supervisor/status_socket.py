@@ -16,6 +16,8 @@ from pool.supervisor.status_client import Doing, StatusClient
 MOST_CLIENTS = 64
 MOST_ACCEPTS_A_TURN = 16
 LOOK_FOR_FILE_EVERY_S = 5.0
+# Sooner or later by this much, so that it is done in a turn that comes anyway.
+LOOK_SLACK_S = 1.5
 PAUSE_WITHOUT_DESCRIPTORS_S = 1.0
 
 
@@ -43,13 +45,13 @@ class StatusSocket:
         """Hang up on slow clients, make a removed socket file again. Returns when it wants to be called next."""
         for client in [c for c in self._clients if c.deadline is not None and c.deadline <= now]:
             client.close()
-        if now >= self._look_at:
+        if now >= self._look_at - LOOK_SLACK_S:
             self._look_at = now + LOOK_FOR_FILE_EVERY_S
             self._stand_in_place()
         if self._deaf_until is not None and now >= self._deaf_until:
             self._deaf_until = None
             self._listen()
-        return min([self._look_at, *self._deadlines()])
+        return min([self._look_at + LOOK_SLACK_S, *self._deadlines()])
 
     def close(self) -> None:
         """Hang up on all, stop listening, remove the socket file if it is ours."""

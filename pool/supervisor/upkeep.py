@@ -12,6 +12,8 @@ from pool.supervisor.inspection import Inspection
 from pool.supervisor.replacing import Replacing
 
 LOOK_EVERY_S = 1.0
+# While nothing is under way: below the 3 s that a job with a timeout has at least, once it has started, until it is killed.
+LOOK_CALMLY_EVERY_S = 2.5
 # Between two births the loop turns, so that a stop is never kept waiting by a big pool that is starting.
 BIRTHS_PER_TURN = 8
 
@@ -49,8 +51,23 @@ class Upkeep:
         self.funerals.free_settled_records()
         newly_ready = [child for child in self._children.living() if self._heed(child, now)]
         self.inspection.look(now)
+        if self._is_calm():
+            self.look_at = now + LOOK_CALMLY_EVERY_S
         self.look_at = min(self.look_at, self.inspection.next_hard_deadline or self.look_at)
         return newly_ready
+
+    def _is_calm(self) -> bool:
+        """Whether everybody is at its place and nobody has to be watched closely."""
+        return self.funerals.all_are_settled and not any(map(self._needs_close_look, self._children.living()))
+
+    def _needs_close_look(self, child: Child) -> bool:
+        group = self._children.groups.get((child.role, child.group))
+        spec = child.spec if group is None else group.spec
+        is_moving = child.stage is not Stage.READY or bool(child.replace_why) or child.deadline is not None
+        is_capped = bool(spec.memory.limit or spec.memory.kill)
+        is_measured_often = is_capped and spec.memory.check_seconds < LOOK_CALMLY_EVERY_S
+        must_be_quick = spec.target_wait is not None or spec.silence_timeout < 4 * LOOK_CALMLY_EVERY_S
+        return is_moving or is_measured_often or must_be_quick
 
     def kill_overdue(self, now: float) -> None:
         """Not ready in time, or the time to leave is over."""

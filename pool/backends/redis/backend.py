@@ -32,6 +32,8 @@ class RedisBackend(RedisInspection):
         return monotonic_now() - begin
 
     def close(self) -> None:
+        if self._ear is not None:
+            self._ear.close()
         self._session.close()
 
     def startup_warnings(self) -> list[str]:

@@ -85,6 +85,9 @@ class Connection:
             return True
         return None if ready else False
 
+    def fileno(self) -> int:
+        return self._sock.fileno()
+
     def is_quiet(self) -> bool:
         """Whether nothing is to be read: an idle connection that is readable has been closed, or is out of step."""
         poll = select.poll()

@@ -86,6 +86,10 @@ class Session:
         self._connection = opened = self._open()
         return opened
 
+    def another_connection(self) -> Connection:
+        """One more to the same server, for the caller alone; ConnectionBroken or ServerError when there is none to be had."""
+        return self._open()
+
     def close(self) -> None:
         """Drop the connection (in a forked child: only our descriptor of it)."""
         connection, self._connection = self._connection, None

@@ -5,11 +5,12 @@ from collections.abc import Iterator, Sequence
 
 from pool.backends.contract import Beat, BeatAnswer, Departure, Held, Promotion, Recovered
 from pool.backends.redis.connection import Argument
+from pool.backends.redis.ear import Ear
 from pool.backends.redis.frames import id_text, quick_id, text_bytes
 from pool.backends.redis.keys import lane_field
 from pool.backends.redis.records import cause_frames, error_frames, job_arguments, output_frame, result_frame
 from pool.backends.redis.sheaves import RedisSheaves
-from pool.backends.redis.watching import Silence, Watch, Watched
+from pool.backends.redis.watching import Silence, Watch, read_pools
 from pool.backends.redis.work import mark_text
 from pool.clock import boottime_now
 from pool.identity import PoolId, parse_lane
@@ -23,6 +24,7 @@ class RedisUpkeep(RedisSheaves):
     def __init__(self) -> None:
         super().__init__()
         self._watch = Watch()
+        self._ear: Ear | None = None
 
     # ---------------------------------------------------------------- beats
 
@@ -76,7 +78,7 @@ class RedisUpkeep(RedisSheaves):
         except Exception:
             self._watch.read_failed()
             raise
-        silent = self._watch.judge(list(map(Watched.read, rows)), boottime_now())
+        silent = self._watch.judge(read_pools(rows), boottime_now())
         return [each for silence in silent for each in self._end_silence(silence)]
 
     def _end_silence(self, silence: Silence) -> list[Recovered]:
@@ -95,11 +97,17 @@ class RedisUpkeep(RedisSheaves):
     # ---------------------------------------------------------------- time
 
     def promote(self, limit: int = 1000) -> Promotion:
-        moved, next_due = self._session.run("promote", self._keys.fixed, (limit,))
-        return Promotion(int(moved), float(next_due) if next_due else None)
+        if self._ear is not None:
+            self._ear.quiet()
+        moved, next_due, waits = self._session.run("promote", self._keys.fixed, (limit,))
+        if self._ear is not None:
+            self._ear.listen(self._session)
+        return Promotion(int(moved), float(next_due) if next_due else None, bool(waits))
 
     def alarm(self) -> int | None:
-        return None
+        if self._ear is None:
+            self._ear = Ear(self._keys)
+        return self._ear.fd()
 
     def tick(self, schedule: str, version: str, due: float, job: NewJob | None) -> Receipt | None:
         names = text_bytes(schedule, "the schedule's name"), text_bytes(version, "the version")
@@ -114,7 +122,10 @@ class RedisUpkeep(RedisSheaves):
 
     def last_tick(self, schedule: str) -> float | None:
         known = self._session.command("HGET", self._keys.ticks, text_bytes(schedule, "the schedule's name"))
-        return float(known.split(b" ", 1)[0]) if known else None
+        try:
+            return float(known.split(b" ", 1)[0]) if known else None
+        except ValueError:
+            return None  # cannot be read: as `tick` sees it, none was recorded
 
     def last_job(self, schedule: str) -> str | None:
         known = self._session.command("HGET", self._keys.tick_jobs, text_bytes(schedule, "the schedule's name"))

@@ -1,9 +1,10 @@
 -- Move due jobs to pending, cancel expired ones, and ring; also for classes that sleep beside pending work.
 -- KEYS 1-14 as in parts/keys.lua
 -- ARGV 1 limit
--- Returns {moved, next due ("" = none)}.
+-- Returns {moved, next due ("" = none), 1 if jobs wait that may start}.
 --! include keys checks records places limits intake batches endings choosing
 check_all()
+keeper_sleeps = false -- it is the keeper who asks
 call('ZCARD', OPENS)
 call('ZREM', HEADS, '')
 local limit = tonumber(ARGV[1])
@@ -18,9 +19,10 @@ for _, id in ipairs(call('ZRANGEBYSCORE', EXPIRY, '-inf', NOW_TEXT, 'LIMIT', 0, 
   end
 end
 
+-- Whether anything waits.
 local function ring_sleepers()
   local ready = call('ZRANGE', HEADS, 0, 20)
-  if #ready == 0 then return end
+  if #ready == 0 then return 0 end
   for _, class in ipairs(call('ZRANGE', BELLS, '0', '-1')) do
     for _, queue in ipairs(ready) do
       local low, high, mode, names = string.match(class, '^(%d+):(%d+):(.):(.*)$')
@@ -29,6 +31,7 @@ local function ring_sleepers()
       if is_served and call('ZCOUNT', ROOT .. 'pending:' .. queue, '-inf', '(' .. HELD_FROM) > 0 then ring(class) end
     end
   end
+  return 1
 end
 
 -- The bound of the first queue may be too low; the true one is wanted for the keeper's sleep.
@@ -52,7 +55,7 @@ for _, key in ipairs(call('ZRANGEBYSCORE', OPENS, '-inf', NOW_TEXT, 'LIMIT', 0, 
   if not is_limit_broken('', key) then freed[key] = true end
 end
 announce()
-ring_sleepers()
+local waits = ring_sleepers()
 local due, opening = next_due(), first_opening()
 if due == '' or (opening ~= '' and tonumber(opening) < tonumber(due)) then due = opening end
-return {moved, due}
+return {moved, due, waits}

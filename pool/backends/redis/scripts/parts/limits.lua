@@ -171,6 +171,7 @@ local function let_go(key)
   if not l then return end
   local lanes = lanes_of(key)
   if #lanes > 0 and l.may_run and l.opens then
+    note_time(OPENS, l.opens)
     call('ZADD', OPENS, string.format('%.6f', l.opens), key)
   else
     call('ZREM', OPENS, key)

@@ -6,6 +6,7 @@
 local SPAN = 70368744177664 -- 2^46
 local HELD_FROM = 105 * SPAN
 local AGED_FROM = 4000000000000000 -- microseconds: 2096
+local KEEPER = '0:100:=:' -- the class of those who sleep until the next time: it serves no queue (pool/backends/redis/ear.py)
 local touched = {} -- queue -> {lowest rank, priorities that became ready}: to be rung
 
 local settings_seen = {}
@@ -64,7 +65,16 @@ local function stand_pending(id, queue, priority, seq)
   mark.priorities[priority] = true
 end
 
+-- A time has come into the store. One sooner than all before is told to a keeper, who sleeps until the first it knows.
+local keeper_sleeps, is_sooner = true, false
+local function note_time(index, at)
+  if is_sooner or not keeper_sleeps then return end
+  local first = call('ZRANGE', index, '0', '0', 'WITHSCORES')[2]
+  is_sooner = not first or at < tonumber(first)
+end
+
 local function stand_scheduled(id, queue, due)
+  note_time(DUES, due)
   call('ZADD', ROOT .. 'scheduled:' .. queue, due, id)
   lower(DUES, queue, due)
 end
@@ -114,4 +124,6 @@ local function announce()
     end
   end
   touched = {}
+  if is_sooner and call('ZSCORE', BELLS, KEEPER) then ring(KEEPER) end
+  is_sooner = false
 end
