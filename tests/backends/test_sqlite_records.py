@@ -214,9 +214,8 @@ def test_purging_ends_though_jobs_keep_coming(path: str) -> None:
 
 
 def _plan(path: str, sql: str) -> list[str]:
-    asked = max([int(number) for number in re.findall(r"\?(\d+)", sql)], default=sql.count("?"))
     with sqlite3.connect(path) as other:
-        plan = [row[3] for row in other.execute("EXPLAIN QUERY PLAN " + sql, (None,) * asked)]
+        plan = [row[3] for row in other.execute("EXPLAIN QUERY PLAN " + sql, (None,) * sql.count("?"))]
     other.close()
     return plan
 
@@ -302,7 +301,7 @@ def _multiply(db: sqlite3.Connection) -> None:
     db.create_function("numbered_id", 1, lambda n: n.to_bytes(6, "big") + b"\x70\x00\x80" + bytes(7))
     columns = [row[1] for row in db.execute("PRAGMA table_info(jobs)")]
     changed = {
-        "rank": "n", "id": "numbered_id(n)", "status": "(n % 5) + (n % 5 > 1)",
+        "rank": "n", "id": "numbered_id(n)", "status": "(n % 5) + (n % 5 > 1)", "watched": "(n % 5) + (n % 5 > 1)",
         "run_at": "CASE WHEN n % 5 = 0 THEN 4000000000.0 + n END", "finished_at": "CASE WHEN n % 5 > 1 THEN 1.0 * n END",
     }  # fmt: skip
     db.execute("CREATE TEMP TABLE seed AS SELECT row_number() OVER (ORDER BY rank) AS place, * FROM jobs")

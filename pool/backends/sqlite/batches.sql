@@ -26,5 +26,5 @@ SELECT id FROM batches WHERE number = ?;
 
 -- name: forget batches
 DELETE FROM batches WHERE number IN (
-  SELECT number FROM batches b WHERE coalesce(updated_at, created_at) < ?1 AND completed + failed + cancelled >= total
-    AND NOT EXISTS (SELECT 1 FROM jobs WHERE batch = b.number) LIMIT ?2);
+  SELECT number FROM batches b WHERE coalesce(updated_at, created_at) < ? AND completed + failed + cancelled >= total
+    AND NOT EXISTS (SELECT 1 FROM jobs WHERE batch = b.number) LIMIT ?);

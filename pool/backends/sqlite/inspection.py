@@ -105,11 +105,11 @@ def _status_condition(tx: Transaction, which: JobFilter, status: Status) -> str:
             f"abs(j.status) = ? AND j.rank IN ({_pending(tx, which)})" if _is_rare(tx, which) else "abs(j.status) = ?"
         )
     if _is_in_order(which) or _is_rare(tx, which):
-        return f"j.status = ? AND j.status {_INDEXED.get(status, '>= 3')}"
+        return f"j.status = ? AND {_INDEXED.get(status, 'j.status >= 3')}"
     return "+j.status = ?"
 
 
-_INDEXED = {Status.SCHEDULED: "= 0", Status.FAILED: "= 4"}
+_INDEXED = {Status.SCHEDULED: "j.watched = 0", Status.FAILED: "j.watched = 4"}
 
 
 def _pending(tx: Transaction, which: JobFilter) -> str:
@@ -130,8 +130,11 @@ def ahead(tx: Transaction, job_id: str) -> int | None:
     rank, queue, priority, status, grain = row
     if abs(status) != PENDING:
         return None
-    name = "ahead by age" if grain else "ahead"
-    return tx.run(_SQL[name], (queue, priority, rank, grain)).fetchone()[0]  # type: ignore[no-any-return]
+    if grain:
+        name, asked = "ahead by age", (queue, grain, rank - priority * grain, rank)
+    else:
+        name, asked = "ahead", (queue, priority, priority, rank)
+    return tx.run(_SQL[name], asked).fetchone()[0]  # type: ignore[no-any-return]
 
 
 def _is_rare(tx: Transaction, which: JobFilter) -> bool:
@@ -139,7 +142,8 @@ def _is_rare(tx: Transaction, which: JobFilter) -> bool:
     if which.status is None:
         return False
     sql = _SQL["in state"].format(status=which.status.value)
-    return tx.run(sql, (_wanted_queue(tx, which),)).fetchone()[0] < _FEW_JOBS  # type: ignore[no-any-return]
+    queue = _wanted_queue(tx, which)
+    return tx.run(sql, (queue, queue)).fetchone()[0] < _FEW_JOBS  # type: ignore[no-any-return]
 
 
 def _wanted_queue(tx: Transaction, which: JobFilter) -> int | None:
@@ -184,7 +188,7 @@ def _as_queue(tx: Transaction, row: Row, since: float | None, overdue: int) -> Q
 
 def _overdue(tx: Transaction) -> dict[int, int]:
     counts: dict[int, int] = {}
-    for queue, count in tx.all(_SQL["overdue"], (tx.now - _OVERDUE_S,)):
+    for queue, count in tx.all(_SQL["overdue"], (tx.now - _OVERDUE_S,) * 2):
         counts[queue] = counts.get(queue, 0) + count
     return counts
 
@@ -209,7 +213,7 @@ def numbers(tx: Transaction) -> dict[str, Any]:
 def _hours(tx: Transaction) -> tuple[dict[str, Any], ...]:
     """The last 24 UTC hours, oldest first, with zeros."""
     this = int(tx.now // 3600)
-    known = {row[0]: row[1:] for row in tx.all(_SQL["hours"], (this - _HOURS,))}
+    known = {row[0]: row[1:] for row in tx.all(_SQL["hours"], (this - _HOURS,) * 2)}
     hours = range(this - _HOURS + 1, this + 1)
     names = ("enqueued", "completed", "retried", "failed")
     return tuple(

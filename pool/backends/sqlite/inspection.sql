@@ -11,19 +11,19 @@ FROM lanes l JOIN pools p ON p.id = l.pool WHERE l.id = ?;
 SELECT {columns} FROM jobs j WHERE {where} ORDER BY {order} DESC LIMIT ?;
 
 -- name: last failed
-SELECT {columns} FROM jobs j WHERE j.status = 4 ORDER BY j.finished_at DESC, j.rank DESC LIMIT ?;
+SELECT {columns} FROM jobs j WHERE j.watched = 4 ORDER BY j.finished_at DESC, j.rank DESC LIMIT ?;
 
 -- name: in state
-SELECT total({status}) FROM queues WHERE ?1 IS NULL OR id = ?1;
+SELECT total({status}) FROM queues WHERE ? IS NULL OR id = ?;
 
 -- name: place
 SELECT j.rank, j.queue, j.priority, j.status, q.ageing FROM jobs j JOIN queues q ON q.id = j.queue WHERE j.id = ?;
 
 -- name: ahead
-SELECT count(*) + 0 * ?4 FROM jobs WHERE queue = ?1 AND status = 1 AND (priority > ?2 OR (priority = ?2 AND rank < ?3));
+SELECT count(*) FROM jobs WHERE queue = ? AND status = 1 AND (priority > ? OR (priority = ? AND rank < ?));
 
 -- name: ahead by age
-SELECT count(*) FROM jobs WHERE queue = ?1 AND status = 1 AND (rank - priority * ?4, rank) < (?3 - ?2 * ?4, ?3);
+SELECT count(*) FROM jobs WHERE queue = ? AND status = 1 AND (rank - priority * ?, rank) < (?, ?);
 
 -- name: queues
 SELECT id, name, pending, scheduled, running, completed, failed, paused, max_pending
@@ -41,12 +41,12 @@ FROM classes c JOIN jobs j ON j.rank = (
 GROUP BY c.queue;
 
 -- name: oldest promoted
-SELECT queue, min(run_at) FROM jobs INDEXED BY jobs_was_scheduled WHERE status = 1 AND run_at IS NOT NULL GROUP BY queue;
+SELECT queue, min(run_at) FROM jobs INDEXED BY jobs_was_scheduled WHERE watched = 1 AND run_at IS NOT NULL GROUP BY queue;
 
 -- name: overdue
-SELECT queue, count(*) FROM jobs INDEXED BY jobs_scheduled WHERE status = 0 AND run_at < ?1 GROUP BY queue
+SELECT queue, count(*) FROM jobs INDEXED BY jobs_scheduled WHERE watched = 0 AND run_at < ? GROUP BY queue
 UNION ALL
-SELECT queue, count(*) FROM jobs INDEXED BY jobs_was_scheduled WHERE status = 1 AND run_at IS NOT NULL AND run_at < ?1 GROUP BY queue;
+SELECT queue, count(*) FROM jobs INDEXED BY jobs_was_scheduled WHERE watched = 1 AND run_at IS NOT NULL AND run_at < ? GROUP BY queue;
 
 -- name: totals
 SELECT total(enqueued), total(completed), total(retried), total(failed), total(cancelled), total(deaths) FROM (
@@ -60,8 +60,8 @@ SELECT total(scheduled) FROM queues;
 SELECT hour, CAST(total(enqueued) AS INTEGER), CAST(total(completed) AS INTEGER), CAST(total(retried) AS INTEGER),
   CAST(total(failed) AS INTEGER)
 FROM (
-  SELECT hour, enqueued, completed, retried, failed FROM hours WHERE hour > ?1
-  UNION ALL SELECT hour, now_enqueued, now_completed, now_retried, now_failed FROM queues WHERE hour > ?1)
+  SELECT hour, enqueued, completed, retried, failed FROM hours WHERE hour > ?
+  UNION ALL SELECT hour, now_enqueued, now_completed, now_retried, now_failed FROM queues WHERE hour > ?)
 GROUP BY hour;
 
 -- name: pools

@@ -113,7 +113,9 @@ def end_unstarted(
     tx: Transaction, rank: int, queue: int, status: int, target: int, reason: Reason, error: str | None = None
 ) -> None:
     """A job that is not running is over: cancelled, expired, discarded or set aside."""
-    limited, batch = tx.run(_SQL["end unstarted"], (target, reason.value, error, tx.now, tx.now, rank)).fetchone()
+    limited, batch = tx.run(
+        _SQL["end unstarted"], (target, target, reason.value, error, tx.now, tx.now, rank)
+    ).fetchone()
     tx.moved(queue, status, target, DID_CANCEL if target == CANCELLED else DID_FAIL)
     if limited is not None:
         tx.freed.add(limited)
@@ -132,7 +134,8 @@ def revive(tx: Transaction, job_id: str, payload: str | None, by: str) -> None:
         history = rows.add_attempt(
             history, rows.attempt_line(0, by, None, tx.now, Outcome.RETURNED, PAYLOAD_REPLACED, "")
         )
-    tx.run(_SQL["revive"], (PENDING if limited is None else HELD, tx.now, payload, history, rank))
+    place = PENDING if limited is None else HELD
+    tx.run(_SQL["revive"], (place, place, tx.now, payload, history, rank))
     tx.moved(queue, status, PENDING)
     tx.ring(tx.queue_name(queue), priority)
     if limited is not None:

@@ -4,15 +4,15 @@
 SELECT max(rank) FROM jobs;
 
 -- name: add job
-INSERT INTO jobs (rank, id, status, queue, priority, type, max_retries, max_kills, timeout, run_at, expires_at,
+INSERT INTO jobs (rank, id, status, watched, queue, priority, type, max_retries, max_kills, timeout, run_at, expires_at,
   created_at, owner, idempotency_key, unique_key, parent, follow_ups, limited, batch, payload)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: status by id
 SELECT status FROM jobs WHERE id = ?;
 
 -- name: live by unique key
-SELECT id, status FROM jobs WHERE unique_key = ? AND status <= 2;
+SELECT id, status FROM jobs WHERE unique_key = ? AND watched <= 2;
 
 -- name: idempotency
 SELECT i.id, i.digest, coalesce(j.status, i.final, 3) FROM idempotency i LEFT JOIN jobs j ON j.id = i.id
@@ -28,14 +28,14 @@ SELECT pending, max_pending FROM queues WHERE id = ?;
 SELECT rank, status, queue, priority, flags, unique_key, owner, limited, batch, history FROM jobs WHERE id = ?;
 
 -- name: end unstarted
-UPDATE jobs SET status = ?, reason = ?, error = coalesce(?, error), updated_at = ?, finished_at = ?
+UPDATE jobs SET status = ?, watched = ?, reason = ?, error = coalesce(?, error), updated_at = ?, finished_at = ?
 WHERE rank = ? RETURNING limited, batch;
 
 -- name: flag
 UPDATE jobs SET flags = flags | ?, updated_at = ? WHERE rank = ?;
 
 -- name: revive
-UPDATE jobs SET status = ?, retries = 0, kills = 0, misfits = 0, losses = 0, flags = 0, lane = NULL, run_at = NULL,
+UPDATE jobs SET status = ?, watched = ?, retries = 0, kills = 0, misfits = 0, losses = 0, flags = 0, lane = NULL, run_at = NULL,
   expires_at = NULL, claimed_at = NULL, started_at = NULL, finished_at = NULL, reason = NULL, result = NULL,
   progress = NULL, progress_note = NULL, updated_at = ?, payload = coalesce(?, payload), history = ?
 WHERE rank = ?;
@@ -47,7 +47,7 @@ UPDATE queues SET is_set = 1, paused = coalesce(?, paused), max_pending = coales
 SELECT rank, status, owner, idempotency_key FROM jobs WHERE status = 1 AND status = ? AND queue = ? AND rank <= ? LIMIT ?;
 
 -- name: purgeable scheduled
-SELECT rank, status, owner, idempotency_key FROM jobs WHERE status = 0 AND status = ? AND queue = ? AND +rank <= ? LIMIT ?;
+SELECT rank, status, owner, idempotency_key FROM jobs WHERE watched = 0 AND watched = ? AND queue = ? AND +rank <= ? LIMIT ?;
 
 -- name: purgeable finished
 SELECT rank, status, owner, idempotency_key FROM jobs

@@ -46,7 +46,7 @@ class LaneRecord:
     def hold(self, rank: int, claim: Claim, row: Row) -> None:
         """The job of this row is the lane's."""
         self.held, self.claim = rank, claim.claim
-        is_first = claim.retry_count == 0 and row[17] is None and row[22]
+        is_first = claim.retry_count == 0 and row[17] is None and row[22] and row[23] is None
         self.first_try = FirstTry(claim.job_id, row[3], claim.max_retries) if is_first else None
 
     def let_go(self) -> None:

@@ -44,7 +44,7 @@ def declared(tx: Transaction, job: NewJob) -> int:
     if found is None:
         return tx.run(_SQL["add limit"], (job.limit_key, *numbers, job.limit_count, tx.now)).fetchone()[0]  # type: ignore[no-any-return]
     if found[1:] != numbers:
-        tx.run(_SQL["change limit"], (*numbers, found[0]))
+        tx.run(_SQL["change limit"], (numbers[0], numbers[0], *numbers, found[0]))
     return found[0]  # type: ignore[no-any-return]
 
 
@@ -53,7 +53,9 @@ def _read(tx: Transaction, number: int) -> Limit | None:
     if row is None:
         return None
     count, per_s, max_running, level, filled_at, running = row
-    bucket = Bucket(Rate(count, per_s), level, filled_at) if count else None
+    if not all(isinstance(each, float | int) for each in row):
+        return None  # a broken record limits nobody
+    bucket = Bucket(Rate(count, per_s), level, filled_at) if count and per_s > 0 else None
     if bucket is not None:
         bucket.fill(tx.now)
     return Limit(number, max_running, running, bucket)
@@ -75,7 +77,7 @@ def let_start(tx: Transaction, rank: int) -> bool:
 
 def hold(tx: Transaction, rank: int) -> None:
     """Out of sight: there is no room for it."""
-    tx.run(_SQL["stand"], (HELD, rank))
+    tx.run(_SQL["stand"], (HELD, HELD, rank))
 
 
 def let_go(tx: Transaction) -> None:
@@ -96,7 +98,7 @@ def _let_go(tx: Transaction, limit: Limit) -> None:
         return
     for queue, priority, rank in _heads(tx, limit.number):
         if tx.run(_SQL["is in sight"], (limit.number, queue, priority)).fetchone() is None:
-            tx.run(_SQL["stand"], (PENDING, rank))
+            tx.run(_SQL["stand"], (PENDING, PENDING, rank))
             tx.ring(tx.queue_name(queue), priority)
 
 

@@ -7,12 +7,12 @@ SELECT id, count, per_s, max_running FROM limits WHERE key = ?;
 INSERT INTO limits (key, count, per_s, max_running, level, filled_at) VALUES (?, ?, ?, ?, ?, ?) RETURNING id;
 
 -- name: change limit
-UPDATE limits SET level = CASE WHEN count = 0 THEN ?1 ELSE min(level, ?1) END, count = ?1, per_s = ?2, max_running = ?3
-WHERE id = ?4;
+UPDATE limits SET level = CASE WHEN count = 0 THEN ? ELSE min(level, ?) END, count = ?, per_s = ?, max_running = ?
+WHERE id = ?;
 
 -- name: limit
-SELECT count, per_s, max_running, level, filled_at, (SELECT count(*) FROM jobs WHERE limited = ?1 AND status = 2)
-FROM limits WHERE id = ?1;
+SELECT count, per_s, max_running, level, filled_at, (SELECT count(*) FROM jobs WHERE limited = limits.id AND status = 2)
+FROM limits WHERE id = ?;
 
 -- name: limited by
 SELECT limited FROM jobs WHERE rank = ?;
@@ -21,7 +21,7 @@ SELECT limited FROM jobs WHERE rank = ?;
 UPDATE limits SET level = ?, filled_at = ? WHERE id = ?;
 
 -- name: stand
-UPDATE jobs SET status = ? WHERE rank = ?;
+UPDATE jobs SET status = ?, watched = ? WHERE rank = ?;
 
 -- name: has waiting
 SELECT 1 FROM jobs WHERE limited = ? AND status IN (-1, 1) LIMIT 1;
@@ -44,12 +44,12 @@ SELECT min(opens_at) FROM limits WHERE opens_at IS NOT NULL;
 
 -- name: forget limits
 DELETE FROM limits WHERE id IN (
-  SELECT id FROM limits l WHERE filled_at + per_s < ?1 - 3600
-    AND NOT EXISTS (SELECT 1 FROM jobs WHERE limited = l.id AND status <= 2) LIMIT ?2);
+  SELECT id FROM limits l WHERE filled_at + per_s < ? - 3600
+    AND NOT EXISTS (SELECT 1 FROM jobs WHERE limited = l.id AND status <= 2) LIMIT ?);
 
 -- name: limits
-SELECT l.key, l.id, (SELECT count(*) FROM jobs WHERE limited = l.id AND status = ?1),
-  (SELECT count(*) FROM jobs WHERE limited = l.id AND status IN (?2, ?3))
+SELECT l.key, l.id, (SELECT count(*) FROM jobs WHERE limited = l.id AND status = ?),
+  (SELECT count(*) FROM jobs WHERE limited = l.id AND status IN (?, ?))
 FROM limits l ORDER BY l.key;
 
 -- name: limit key

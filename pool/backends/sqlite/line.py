@@ -59,11 +59,13 @@ class Line:
         limited = None if job.limit_key is None else limits.declared(tx, job)
         queue = tx.queue_id(job.queue)
         raw_id = _id_bytes(job.id)
+        place = HELD if limited is not None and status == PENDING else status
+        is_plain = status == PENDING and job.expires_in is None and job.unique_key is None
         created_at = None if abs(rank / rows.MICROSECONDS - now) < 1.0 else now
         tx.run(
             _SQL["add job"],
             (
-                rank, raw_id, HELD if limited is not None and status == PENDING else status, queue, job.priority,
+                rank, raw_id, place, None if is_plain else place, queue, job.priority,
                 tx.name_id(job.type), job.max_retries, job.max_kills,
                 job.timeout, run_at, None if job.expires_in is None else now + job.expires_in, created_at,
                 None if job.owner == LOCAL_OWNER else tx.name_id(job.owner), job.idempotency_key, job.unique_key,

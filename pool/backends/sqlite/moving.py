@@ -230,8 +230,9 @@ def _put_down(tx: Transaction, rank: int, raw_id: bytes, carried: CarriedJob) ->
     queue = tx.queue_id(job.queue)
     limited = None if job.limit_key is None else limits.declared(tx, carried.as_enqueued())
     batch = None if job.batch_id is None else tx.run(_SQL["name batch"], (rows.id_bytes(job.batch_id),)).fetchone()[0]
+    place = HELD if limited is not None and status == PENDING else status
     values = (
-        rank, raw_id, HELD if limited is not None and status == PENDING else status, queue, job.priority,
+        rank, raw_id, place, place, queue, job.priority,
         tx.name_id(job.type), job.claim, job.retry_count, job.max_retries, job.kill_count, job.max_kills, job.misfits,
         job.loss_count, rows.FLAG_ALONE * carried.runs_alone, job.timeout, carried.due_at, job.expires_at,
         job.created_at, job.updated_at, job.claimed_at, job.started_at, job.finished_at,

@@ -23,11 +23,11 @@ SELECT {columns}, j.history, j.checkpoint, j.follow_ups, l.count, l.per_s, l.max
 FROM jobs j LEFT JOIN limits l ON l.id = j.limited WHERE j.rank > ? ORDER BY j.rank LIMIT ?;
 
 -- name: put down
-INSERT INTO jobs (rank, id, status, queue, priority, type, claims, retries, max_retries, kills, max_kills, misfits, losses,
+INSERT INTO jobs (rank, id, status, watched, queue, priority, type, claims, retries, max_retries, kills, max_kills, misfits, losses,
   flags, timeout, run_at, expires_at, created_at, updated_at, claimed_at, started_at, finished_at, owner, idempotency_key,
   unique_key, parent, reason, error, exception, progress, progress_note, checkpoint, follow_ups, result, history, limited,
   batch, payload)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: remove
 DELETE FROM jobs WHERE id = ? AND status <> 2 RETURNING queue, status;

@@ -15,7 +15,7 @@ def set_ageing(tx: Transaction, seconds: float) -> None:
     times, and the priority is weighed against them at the claim."""
     grain = round(seconds * rows.MICROSECONDS / POINTS_PER_AGEING)
     set_setting(tx, "ageing", repr(float(seconds)))
-    for name in tx.all(_SQL["age queues"], (grain,)):
+    for name in tx.all(_SQL["age queues"], (grain, grain)):
         for priority in range(LOWEST, HIGHEST + 1):
             tx.ring(name[0], priority)
 

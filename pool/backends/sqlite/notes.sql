@@ -1,10 +1,10 @@
 -- Settings of the whole store, and what people did.
 
 -- name: age queues
-UPDATE queues SET ageing = ?1 WHERE ageing <> ?1 RETURNING name;
+UPDATE queues SET ageing = ? WHERE ageing <> ? RETURNING name;
 
 -- name: set setting
-INSERT INTO settings (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = ?2;
+INSERT INTO settings (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value;
 
 -- name: setting
 SELECT value FROM settings WHERE name = ?;

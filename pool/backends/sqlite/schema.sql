@@ -2,6 +2,8 @@
 --
 -- jobs.rank is the place in the line: max(now in microseconds, last + 1); created_at is NULL where rank tells it.
 -- jobs.status: -1 pending but held back by its limit, 0 scheduled, 1 pending, 2 running, 3 completed, 4 failed, 5 cancelled.
+-- jobs.watched repeats the status for the indexes of what is rare, so that a completion need not look at them. It is NULL
+-- only while a job is pending, running, completed or cancelled and has no run_at, expires_at or unique_key.
 -- jobs.follow_ups is NULL only for a job without follow-ups, limit and batch: then it takes the shortest road.
 -- jobs.limited and batch are the numbers of its limit and batch. queues.ageing is in microseconds per point. jobs.flags: 1 cancel asked, 2 runs alone.
 -- jobs.lane is the last holder (lanes.id); the current holder is the lane whose `held` is this rank.
@@ -38,6 +40,7 @@ CREATE TABLE jobs (
   rank INTEGER PRIMARY KEY,
   id BLOB NOT NULL,
   status INTEGER NOT NULL,
+  watched INTEGER,
   queue INTEGER NOT NULL,
   priority INTEGER NOT NULL,
   type INTEGER NOT NULL,
@@ -80,18 +83,18 @@ CREATE UNIQUE INDEX jobs_id ON jobs (id);
 CREATE INDEX jobs_pending ON jobs (queue, priority DESC) WHERE status = 1;
 CREATE INDEX jobs_limited ON jobs (limited, status, queue, priority) WHERE limited IS NOT NULL;
 CREATE INDEX jobs_batch ON jobs (batch) WHERE batch IS NOT NULL;
-CREATE INDEX jobs_scheduled ON jobs (run_at, queue) WHERE status = 0;
-CREATE INDEX jobs_delayed ON jobs (queue, id) WHERE status = 0;
-CREATE INDEX jobs_was_scheduled ON jobs (run_at, queue) WHERE status = 1 AND run_at IS NOT NULL;
-CREATE INDEX jobs_expiring ON jobs (expires_at) WHERE status <= 1 AND expires_at IS NOT NULL;
+CREATE INDEX jobs_scheduled ON jobs (run_at, queue) WHERE watched = 0;
+CREATE INDEX jobs_delayed ON jobs (queue, id) WHERE watched = 0;
+CREATE INDEX jobs_was_scheduled ON jobs (run_at, queue) WHERE watched = 1 AND run_at IS NOT NULL;
+CREATE INDEX jobs_expiring ON jobs (expires_at) WHERE watched <= 1 AND expires_at IS NOT NULL;
 CREATE INDEX jobs_finished ON jobs (status, queue, finished_at) WHERE status >= 3;
 -- Completions, which are many, pay for jobs_finished only; the others are for what people look for.
 CREATE INDEX jobs_owner ON jobs (owner, id) WHERE owner IS NOT NULL;
-CREATE INDEX jobs_dead ON jobs (id) WHERE status = 4;
-CREATE INDEX jobs_dead_in_queue ON jobs (queue, id) WHERE status = 4;
-CREATE INDEX jobs_dead_of_owner ON jobs (owner, id) WHERE status = 4 AND owner IS NOT NULL;
-CREATE INDEX jobs_failed ON jobs (finished_at) WHERE status = 4;
-CREATE UNIQUE INDEX jobs_unique_key ON jobs (unique_key) WHERE unique_key IS NOT NULL AND status <= 2;
+CREATE INDEX jobs_dead ON jobs (id) WHERE watched = 4;
+CREATE INDEX jobs_dead_in_queue ON jobs (queue, id) WHERE watched = 4;
+CREATE INDEX jobs_dead_of_owner ON jobs (owner, id) WHERE watched = 4 AND owner IS NOT NULL;
+CREATE INDEX jobs_failed ON jobs (finished_at) WHERE watched = 4;
+CREATE UNIQUE INDEX jobs_unique_key ON jobs (unique_key) WHERE unique_key IS NOT NULL AND watched <= 2;
 
 -- An idempotency key answers for its own retention; `final` is the state of a job that is no longer stored.
 CREATE TABLE idempotency (

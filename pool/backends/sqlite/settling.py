@@ -235,8 +235,8 @@ def _columns(tx: Transaction, job: HeldJob, rest: Rest, worker: str, target: int
     blamed = None if rest.is_loss and rest.outcome is Outcome.RETURNED else cause
     counts = rest.counts
     return (
-        target, rest.keep_lane, counts.retry_count, counts.kill_count, rest.misfits, counts.loss_count,
-        rows.FLAG_ALONE if rest.runs_alone else 0, rest.run_at, now,
+        target, target, rest.keep_lane, counts.retry_count, counts.kill_count, rest.misfits, counts.loss_count,
+        rows.FLAG_ALONE if rest.runs_alone else 0, target, rest.run_at, now,
         None if rest.is_loss or not over else job.claimed_at, rest.started_at, now if over else None,
         rest.reason and rest.reason.value, rows.storable(error_text(blamed)), rows.storable(blamed.exception if blamed else None),
         rows.storable(rest.result), _history(job, rest, worker, now),

@@ -207,19 +207,24 @@ def _is_plain(tx: Transaction, row: Row) -> bool:
 
 def _take_run(tx: Transaction, free: Iterator[Member], run: Sequence[Row]) -> int:
     """Give these jobs to the free lanes, up to the first that is not plain; how many."""
-    takes, boottime = [], tx.host.boottime()
+    takes: dict[str, list[Row]] = {"take": [], "take watched": []}
+    taken, boottime = 0, tx.host.boottime()
     for row in run:
         claim = work.readable_claim(tx, row, boottime) if _is_plain(tx, row) else None
         member = None if claim is None else next(free, None)
         if claim is None or member is None or member.record is None:
             break
-        takes.append((member.record.id, claim.claim, tx.now, boottime, tx.now, row[0]))
+        how = "take" if row[23] is None else "take watched"
+        takes[how].append((member.record.id, claim.claim, tx.now, boottime, tx.now, row[0]))
+        taken += 1
         member.record.hold(row[0], claim, row)
         member.claim = claim
-    if takes:
-        tx.run_many(_SQL["take"], takes)
-        tx.moved(run[0][3], PENDING, RUNNING, times=len(takes))
-    return len(takes)
+    for how, values in takes.items():
+        if values:
+            tx.run_many(_SQL[how], values)
+    if taken:
+        tx.moved(run[0][3], PENDING, RUNNING, times=taken)
+    return taken
 
 
 def _free_lanes(tx: Transaction, followers: Sequence[Member], request: int) -> Iterator[Member]:

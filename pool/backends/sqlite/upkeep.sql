@@ -15,7 +15,7 @@ SELECT id, lane, held, claim FROM lanes WHERE pool = ? AND slot = ? AND generati
 SELECT rank, queue, limited, claims, lane FROM jobs WHERE id = ? AND abs(status) = 1;
 
 -- name: adopt job
-UPDATE jobs SET status = 2, lane = ?, claims = ?, claimed_at = ?, claimed_boot = ?, updated_at = ? WHERE rank = ?;
+UPDATE jobs SET status = 2, watched = 2, lane = ?, claims = ?, claimed_at = ?, claimed_boot = ?, updated_at = ? WHERE rank = ?;
 
 -- name: adopt lane
 UPDATE lanes SET held = ?, claim = ? WHERE id = ? AND held IS NULL AND NOT barred;
@@ -53,13 +53,13 @@ DELETE FROM pools WHERE id = ?;
 DELETE FROM lanes WHERE held IS NULL AND lease IS NOT NULL;
 
 -- name: expired
-SELECT rank, queue, status FROM jobs WHERE status <= 1 AND expires_at IS NOT NULL AND expires_at <= ?
+SELECT rank, queue, status FROM jobs WHERE watched <= 1 AND expires_at IS NOT NULL AND expires_at <= ?
 ORDER BY expires_at LIMIT ?;
 
 -- name: what is next
-SELECT (SELECT min(run_at) FROM jobs WHERE status = 0),
+SELECT (SELECT min(run_at) FROM jobs WHERE watched = 0),
   (SELECT min(opens_at) FROM limits WHERE opens_at IS NOT NULL),
-  (SELECT min(expires_at) FROM jobs WHERE status <= 1 AND expires_at IS NOT NULL),
+  (SELECT min(expires_at) FROM jobs WHERE watched <= 1 AND expires_at IS NOT NULL),
   EXISTS (SELECT 1 FROM queues WHERE pending > 0 AND NOT paused);
 
 -- name: tick
@@ -86,7 +86,7 @@ DELETE FROM idempotency WHERE (owner, key) IN (SELECT owner, key FROM idempotenc
 -- name: fold hours
 INSERT INTO hours (hour, enqueued, completed, retried, failed, cancelled, deaths)
 SELECT 0, total(enqueued), total(completed), total(retried), total(failed), total(cancelled), total(deaths)
-FROM hours WHERE hour > 0 AND hour < ?1 HAVING count(*) > 0
+FROM hours WHERE hour > 0 AND hour < ? HAVING count(*) > 0
 ON CONFLICT (hour) DO UPDATE SET enqueued = enqueued + excluded.enqueued, completed = completed + excluded.completed,
   retried = retried + excluded.retried, failed = failed + excluded.failed,
   cancelled = cancelled + excluded.cancelled, deaths = deaths + excluded.deaths;

@@ -145,7 +145,7 @@ def best_for(tx: Transaction, want: Want) -> Row | None:
     low, high = want.min_priority, want.max_priority
     row: Row | None
     if not want.is_any:
-        row = tx.run(_SQL["next of list"], (low, high, queue_numbers(tx, want.queues))).fetchone()
+        row = tx.run(_SQL["next of list"], (queue_numbers(tx, want.queues), low, high)).fetchone()
     elif want.reserved:
         row = tx.run(_SQL["next of any but"], (low, high, queue_numbers(tx, want.reserved))).fetchone()
     else:
@@ -156,7 +156,7 @@ def best_for(tx: Transaction, want: Want) -> Row | None:
 def _best_of_all_ages(tx: Transaction, want: Want, grain: int) -> Row | None:
     """Where waiting counts: a point of priority is worth `grain` microseconds."""
     name, queues = ("next of any", want.reserved) if want.is_any else ("next of list", want.queues)
-    asked = (want.min_priority, want.max_priority, queue_numbers(tx, queues), grain)
+    asked = (want.max_priority, queue_numbers(tx, queues), grain, want.min_priority, grain)
     row: Row | None = tx.run(_AGEING[name], asked).fetchone()
     return row
 
@@ -170,10 +170,10 @@ def queue_numbers(tx: Transaction, names: Iterable[str]) -> str:
 def _fit_claim(tx: Transaction, row: Row) -> Claim | None:
     """The claim of a job that may start. Any other is brought to its end here: expired, or a record that is broken."""
     rank, queue, expires_at = row[0], row[3], row[16]
-    if expires_at is not None and expires_at <= tx.now:
-        end_unstarted(tx, rank, queue, PENDING, CANCELLED, Reason.EXPIRED)
-        return None
     try:
+        if expires_at is not None and expires_at <= tx.now:
+            end_unstarted(tx, rank, queue, PENDING, CANCELLED, Reason.EXPIRED)
+            return None
         return claim_of(tx, row, tx.host.boottime())
     except (ValueError, TypeError) as problem:
         text = f"the stored record cannot be read: {problem}"
@@ -198,7 +198,8 @@ def readable_claim(tx: Transaction, row: Row, boottime: float) -> Claim | None:
 
 def _take(tx: Transaction, record: LaneRecord, row: Row, claim: Claim) -> None:
     rank, now = row[0], tx.now
-    tx.run(_SQL["take"], (record.id, claim.claim, now, claim.claimed_boottime, now, rank))
+    take = "take" if row[23] is None else "take watched"
+    tx.run(_SQL[take], (record.id, claim.claim, now, claim.claimed_boottime, now, rank))
     tx.moved(row[3], PENDING, RUNNING)
     record.hold(rank, claim, row)
     if claim.max_retries == 0:
@@ -255,7 +256,8 @@ def promote_due(tx: Transaction, limit: int) -> int:
     """Move due jobs to pending, oldest due time first."""
     due = tx.all(_SQL["due"], (tx.now, limit))
     for rank, queue, priority, limited in due:
-        tx.run(_SQL["promote"], (PENDING if limited is None else HELD, tx.now, rank))
+        place = PENDING if limited is None else HELD
+        tx.run(_SQL["promote"], (place, place, tx.now, rank))
         tx.moved(queue, SCHEDULED, PENDING)
         if limited is None:
             tx.ring(tx.queue_name(queue), priority)

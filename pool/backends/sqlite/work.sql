@@ -22,9 +22,6 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id;
 UPDATE lanes SET request = ?, settled = ?, held = ?, claim = ?
 WHERE id = ? AND request = ? AND held IS ? AND claim = ? AND barred = ?;
 
--- name: forget leased lane
-DELETE FROM lanes WHERE id = ?1 AND held IS NULL AND (?2 OR lease IS NOT NULL);
-
 -- name: lane lease
 UPDATE lanes SET lease = ?, expires_boot = ? WHERE id = ?;
 
@@ -37,50 +34,49 @@ SELECT id, queue, priority, retries, max_retries, kills, max_kills, misfits, los
 FROM jobs WHERE rank = ? AND status = 2;
 
 -- name: leave running
-UPDATE jobs SET status = ?1, lane = ?2, retries = ?3, kills = ?4, misfits = ?5, losses = ?6, flags = ?7,
-  run_at = CASE ?1 WHEN 0 THEN ?8 WHEN 1 THEN NULL ELSE run_at END, updated_at = ?9, claimed_at = ?10, started_at = ?11,
-  finished_at = ?12, reason = ?13, error = coalesce(?14, error), exception = coalesce(?15, exception), result = ?16,
-  history = ?17
-WHERE rank = ?18;
+UPDATE jobs SET status = ?, watched = ?, lane = ?, retries = ?, kills = ?, misfits = ?, losses = ?, flags = ?,
+  run_at = CASE ? WHEN 0 THEN ? WHEN 1 THEN NULL ELSE run_at END, updated_at = ?, claimed_at = ?, started_at = ?,
+  finished_at = ?, reason = ?, error = coalesce(?, error), exception = coalesce(?, exception), result = ?, history = ?
+WHERE rank = ?;
 
 -- name: complete
-UPDATE jobs SET status = 3, lane = NULL, flags = 0, updated_at = ?, started_at = ?, finished_at = ?, result = ?, history = ?
+UPDATE jobs SET status = 3, watched = 3, lane = NULL, flags = 0, updated_at = ?, started_at = ?, finished_at = ?, result = ?, history = ?
 WHERE rank = ?;
 
 -- name: complete at first try
 UPDATE jobs SET status = 3, lane = NULL, flags = 0, updated_at = ?, started_at = ?, finished_at = ?, result = ?, history = ?
-WHERE rank = ? AND status = 2 AND history IS NULL AND follow_ups IS NULL;
+WHERE rank = ? AND status = 2 AND watched IS NULL AND history IS NULL AND follow_ups IS NULL;
 
 -- name: next of any
 SELECT j.rank, j.id, j.type, j.queue, j.payload, j.priority, j.claims, j.retries, j.max_retries, j.kills, j.misfits,
   j.timeout, j.created_at, j.checkpoint, j.owner, j.flags, j.expires_at, j.follow_ups, q.pending,
-  (SELECT min(run_at) FROM jobs WHERE status = 0), q.ageing, j.limited, j.history IS NULL
+  (SELECT min(run_at) FROM jobs WHERE watched = 0), q.ageing, j.limited, j.history IS NULL, j.watched
 FROM queues q CROSS JOIN jobs j ON j.rank = (
-  SELECT rank FROM jobs WHERE status = 1 AND queue = q.id AND priority BETWEEN ?1 AND ?2 ORDER BY priority DESC, rank LIMIT 1)
+  SELECT rank FROM jobs WHERE status = 1 AND queue = q.id AND priority BETWEEN ? AND ? ORDER BY priority DESC, rank LIMIT 1)
 WHERE q.pending > 0 AND NOT q.paused
 ORDER BY j.priority DESC, j.rank LIMIT 1;
 
 -- name: next of any but
 SELECT j.rank, j.id, j.type, j.queue, j.payload, j.priority, j.claims, j.retries, j.max_retries, j.kills, j.misfits,
   j.timeout, j.created_at, j.checkpoint, j.owner, j.flags, j.expires_at, j.follow_ups, q.pending,
-  (SELECT min(run_at) FROM jobs WHERE status = 0), q.ageing, j.limited, j.history IS NULL
+  (SELECT min(run_at) FROM jobs WHERE watched = 0), q.ageing, j.limited, j.history IS NULL, j.watched
 FROM queues q CROSS JOIN jobs j ON j.rank = (
-  SELECT rank FROM jobs WHERE status = 1 AND queue = q.id AND priority BETWEEN ?1 AND ?2 ORDER BY priority DESC, rank LIMIT 1)
-WHERE q.pending > 0 AND NOT q.paused AND q.id NOT IN (SELECT value FROM json_each(?3))
+  SELECT rank FROM jobs WHERE status = 1 AND queue = q.id AND priority BETWEEN ? AND ? ORDER BY priority DESC, rank LIMIT 1)
+WHERE q.pending > 0 AND NOT q.paused AND q.id NOT IN (SELECT value FROM json_each(?))
 ORDER BY j.priority DESC, j.rank LIMIT 1;
 
 -- name: next of list
 SELECT j.rank, j.id, j.type, j.queue, j.payload, j.priority, j.claims, j.retries, j.max_retries, j.kills, j.misfits,
   j.timeout, j.created_at, j.checkpoint, j.owner, j.flags, j.expires_at, j.follow_ups, q.pending,
-  (SELECT min(run_at) FROM jobs WHERE status = 0), q.ageing, j.limited, j.history IS NULL
-FROM json_each(?3) w CROSS JOIN queues q ON q.id = w.value CROSS JOIN jobs j ON j.rank = (
-  SELECT rank FROM jobs WHERE status = 1 AND queue = q.id AND priority BETWEEN ?1 AND ?2 ORDER BY priority DESC, rank LIMIT 1)
+  (SELECT min(run_at) FROM jobs WHERE watched = 0), q.ageing, j.limited, j.history IS NULL, j.watched
+FROM json_each(?) w CROSS JOIN queues q ON q.id = w.value CROSS JOIN jobs j ON j.rank = (
+  SELECT rank FROM jobs WHERE status = 1 AND queue = q.id AND priority BETWEEN ? AND ? ORDER BY priority DESC, rank LIMIT 1)
 WHERE q.pending > 0 AND NOT q.paused
 ORDER BY w.key LIMIT 1;
 
 -- name: next of queue
 SELECT j.rank, j.id, j.type, j.queue, j.payload, j.priority, j.claims, j.retries, j.max_retries, j.kills, j.misfits,
-  j.timeout, j.created_at, j.checkpoint, j.owner, j.flags, j.expires_at, j.follow_ups, NULL, NULL, 0, j.limited, j.history IS NULL
+  j.timeout, j.created_at, j.checkpoint, j.owner, j.flags, j.expires_at, j.follow_ups, NULL, NULL, 0, j.limited, j.history IS NULL, j.watched
 FROM jobs j WHERE j.status = 1 AND j.queue = ? AND j.priority BETWEEN ? AND ? ORDER BY j.priority DESC, j.rank LIMIT ?;
 
 -- name: held job
@@ -93,17 +89,22 @@ UPDATE jobs SET status = 2, lane = ?, claims = ?, flags = flags & 2, claimed_at 
   updated_at = ?, progress = NULL, progress_note = NULL
 WHERE rank = ?;
 
+-- name: take watched
+UPDATE jobs SET status = 2, watched = 2, lane = ?, claims = ?, flags = flags & 2, claimed_at = ?, claimed_boot = ?,
+  started_at = NULL, updated_at = ?, progress = NULL, progress_note = NULL
+WHERE rank = ?;
+
 -- name: work is left
 SELECT 1 FROM queues WHERE NOT paused AND pending > (id = ?) LIMIT 1;
 
 -- name: due
-SELECT rank, queue, priority, limited FROM jobs WHERE status = 0 AND run_at <= ? ORDER BY run_at LIMIT ?;
+SELECT rank, queue, priority, limited FROM jobs WHERE watched = 0 AND run_at <= ? ORDER BY run_at LIMIT ?;
 
 -- name: promote
-UPDATE jobs SET status = ?, updated_at = ? WHERE rank = ?;
+UPDATE jobs SET status = ?, watched = ?, updated_at = ? WHERE rank = ?;
 
 -- name: next due
-SELECT min(run_at) FROM jobs WHERE status = 0;
+SELECT min(run_at) FROM jobs WHERE watched = 0;
 
 -- name: held by
 SELECT l.id, j.rank, j.flags FROM lanes l JOIN jobs j ON j.rank = l.held
