@@ -1,6 +1,7 @@
 """docs/jobs.md: its blocks run, in order, with the names that its reader's program would have."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -8,6 +9,7 @@ import sys
 import pytest
 from PIL import Image
 
+from pool.worker.context import CurrentJob
 from tests.docs.desk import Desk
 from tests.docs.pages import ROOT, Block, blocks_of
 
@@ -73,6 +75,37 @@ def test_the_test_on_the_page_about_jobs_passes(reader: Desk) -> None:
     said = reader.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir=.", "test_page.py"])
 
     assert "1 passed" in said
+
+
+INSIDE = """
+import pool.testing
+from album import shrink
+from chain import complain, download, unpack
+from fetching import fetch
+
+with pool.testing.inline() as jobs:
+    shrink.enqueue(["a.png", "b.png"])
+    download.options(on_failure=complain.draft("x")).enqueue("https://example.org/a")
+    fetch.enqueue("https://example.org/b")
+album, download, unpack, fetch = jobs.records
+assert (album.result, album.progress, album.progress_note, album.checkpoint) == (2, 1.0, "b.png", "2"), album
+assert (unpack.type, unpack.status) == ("chain.unpack", "completed"), unpack
+assert fetch.result == "https://example.org/b", fetch
+"""
+
+
+def test_the_jobs_of_the_page_do_what_it_says_of_them(reader: Desk) -> None:
+    reader.run([sys.executable, "-W", "error", "-c", INSIDE])
+
+
+def test_the_table_about_the_job_that_runs_names_all_there_is() -> None:
+    table = PAGE.read_text().partition("## Inside a job")[2].partition("## Chains")[0]
+    named = set(
+        re.findall(r"`(\w+)(?:\([^`]*\))?`", "\n".join(line for line in table.splitlines() if line.startswith("|")))
+    )
+    public = {name for name in vars(CurrentJob) if not name.startswith("_")} - {"close", "transcript"}  # for the runner
+
+    assert public <= named, public - named
 
 
 # ---------------------------------------------------------------- dead letters
