@@ -8,10 +8,10 @@ Absolute numbers depend on the machine and on what else it does; the ratios are 
 
 import argparse
 
-from tests.bench import measures
+from tests.bench import measures, speeds
 
 MEASURES = {
-    "throughput": measures.throughput,
+    "throughput": speeds.throughput,
     "pickup": measures.pickup,
     "recovery": measures.recovery,
     "idle": measures.idle,

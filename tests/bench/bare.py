@@ -35,10 +35,17 @@ def noop(number: int) -> None:
 
 
 class Speed(NamedTuple):
-    """Jobs per second, and what a job costs its process in CPU: that depends less on what else the machine does."""
+    """Jobs per second, and what a job costs its process in CPU: that depends less on what else the machine does.
+
+    `fairness`: what the process with the fewest jobs did, in parts of the mean. `server_us`: CPU of the server per job."""
 
     per_s: float
     cpu_us: float
+    fairness: float = 1.0
+    server_us: float = 0.0
+
+    def __str__(self) -> str:
+        return f"{self.per_s:,.0f}/s {self.cpu_us:.0f} us"
 
 
 def speed(processes: int, jobs: int, loop: Loop) -> Speed:

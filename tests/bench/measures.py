@@ -5,7 +5,6 @@ import json
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -13,82 +12,33 @@ from pool.backends.opening import open_backend
 from pool.identity import LaneId, WorkerId, new_pool_id
 from pool.jobs.ids import new_job_id
 from pool.jobs.job import NewJob
-from tests.bench import bare, pools
-from tests.bench.bare import Speed
+from tests.bench import pools
 from tests.helpers.builders import ANYTHING, Hand
 from tests.helpers.servers import Server
 
 Options = argparse.Namespace
+Found = dict[str, float]  # what a measure found, by name: medians of its runs
 
 
 def now() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
+def p99(values: list[float]) -> float:
+    return sorted(values)[min(len(values) - 1, round(len(values) * 0.99))]
+
+
 def spread(values: list[float]) -> str:
-    values = sorted(values)
-    p99 = values[min(len(values) - 1, round(len(values) * 0.99))]
-    return f"median {statistics.median(values):.2f}  p99 {p99:.2f}  worst {values[-1]:.2f}  (n={len(values)})"
-
-
-def report_ratio(name: str, product: list[Speed], control: list[Speed]) -> None:
-    """Runs alternate, so each is compared with the control right before it."""
-    ratios = [mine.per_s / other.per_s for mine, other in zip(product, control, strict=True)]
-    costs = [mine.cpu_us / other.cpu_us for mine, other in zip(product, control, strict=True)]
-    print(
-        f"{name}: {statistics.median(ratios):.2f} times as fast (from {min(ratios):.2f} to {max(ratios):.2f}), "
-        f"{statistics.median(costs):.2f} times its CPU"
-    )
-
-
-# ---------------------------------------------------------------- throughput
-
-
-def throughput(options: Options) -> None:
-    """No-op jobs per second of a whole pool against the bare loop with as many processes."""
-    jobs = options.jobs or 20_000
-    with pools.store_for(options.backend) as server, tempfile.TemporaryDirectory() as folder:
-        loops = _loops(server, Path(folder) / "bare.db", jobs)
-        told: dict[str, list[Speed]] = {name: [] for name in ("pool", *loops)}
-        for run in range(options.runs):
-            for name, measure in loops.items():
-                told[name].append(measure(options.workers))
-            told["pool"].append(pools.speed(server, options.workers, jobs))
-            print(
-                f"run {run + 1}: "
-                + "  ".join(
-                    f"{name} {speeds[-1].per_s:,.0f}/s {speeds[-1].cpu_us:.0f} us" for name, speeds in told.items()
-                ),
-                flush=True,
-            )
-    for name in loops:
-        report_ratio(f"pool against {name}, N={options.workers}", told["pool"], told[name])
-
-
-def _loops(server: Server | None, path: Path, jobs: int) -> dict[str, Callable[[int], Speed]]:
-    if server is None:
-
-        def fused(processes: int) -> Speed:
-            bare.fill_sqlite(path, jobs)
-            return bare.speed(processes, jobs, bare.sqlite_fused(path))
-
-        return {"L3 sqlite fused": fused}
-
-    def of(loop: Callable[[int], bare.Loop]) -> Callable[[int], Speed]:
-        def measure(processes: int) -> Speed:
-            bare.fill_redis(server.port, jobs)
-            return bare.speed(processes, jobs, loop(server.port))
-
-        return measure
-
-    return {"L1 redis-py": of(bare.redis_py), "raw socket": of(bare.raw_socket)}
+    median = statistics.median(values)
+    return f"median {median:.2f}  p99 {p99(values):.2f}  worst {max(values):.2f}  (n={len(values)})"
 
 
 # ---------------------------------------------------------------- pickup, recovery, idle
 
 
-def pickup(options: Options) -> None:
+def pickup(options: Options) -> Found:
     """An idle pool: from the call that enqueues to the first line of the job."""
+    medians, p99s = [], []
     with pools.store_for(options.backend) as server, pools.pool_on(server, options.workers) as house:
         house.wait_until(house.enqueue("tasks.tell"), "completed")
         for run in range(options.runs):
@@ -99,9 +49,12 @@ def pickup(options: Options) -> None:
                 job = house.wait_until(house.enqueue("tasks.tell"), "completed")
                 took_ms.append((json.loads(job.result or "0") - began) * 1000)
             print(f"run {run + 1}: enqueue call to first line of the job, ms: {spread(took_ms)}", flush=True)
+            medians.append(statistics.median(took_ms))
+            p99s.append(p99(took_ms))
+    return {"median": statistics.median(medians), "p99": statistics.median(p99s)}
 
 
-def recovery(options: Options) -> None:
+def recovery(options: Options) -> Found:
     """SIGKILL of a worker in mid-job: until the same job runs on another worker."""
     with pools.store_for(options.backend) as server:
         took_ms = []
@@ -116,14 +69,16 @@ def recovery(options: Options) -> None:
             if server is not None:
                 server.call("FLUSHALL")
     print(f"kill to the job running again, ms: {spread(took_ms)}")
+    return {"median": statistics.median(took_ms), "worst": max(took_ms)}
 
 
 def _runner(house: pools.House, job: str, other_than: int | None) -> int | None:
     return next((one.pid for one in house.workers() if job in one.jobs and one.pid != other_than), None)
 
 
-def idle(options: Options) -> None:
+def idle(options: Options) -> Found:
     """CPU of the whole tree, and of the server, while nothing is to be done."""
+    trees = []
     with pools.store_for(options.backend) as server, pools.pool_on(server, options.workers) as house:
         house.wait_until(house.enqueue("tasks.noop"), "completed")
         time.sleep(2)
@@ -133,14 +88,17 @@ def idle(options: Options) -> None:
             tree = (sum(map(pools.cpu_seconds, house.pids())) - before[0]) / 20
             served = ((pools.cpu_seconds(server.pid) if server else 0.0) - before[1]) / 20
             print(f"run {run + 1}: CPU of the idle tree {tree:.3%}, of the server {served:.3%}", flush=True)
+            trees.append(tree * 20)
+    return {"cpu_s_in_20_s": statistics.median(trees)}
 
 
 # ---------------------------------------------------------------- enqueue, pending
 
 
-def enqueue(options: Options) -> None:
+def enqueue(options: Options) -> Found:
     """One producer: single calls, and 10,000 in one step."""
     jobs = options.jobs or 5_000
+    singles, batches = [], []
     with pools.store_for(options.backend) as server, tempfile.TemporaryDirectory() as folder:
         store = open_backend(server.url if server else f"sqlite:///{folder}/jobs.db", producer=True)
         with closing(store):
@@ -152,17 +110,18 @@ def enqueue(options: Options) -> None:
                 batch = [_job() for _ in range(10_000)]
                 began = now()
                 store.enqueue(batch)
-                print(
-                    f"run {run + 1}: single {single:,.0f}/s  batch of 10,000 {10_000 / (now() - began):,.0f}/s",
-                    flush=True,
-                )
+                many = 10_000 / (now() - began)
+                print(f"run {run + 1}: single {single:,.0f}/s  batch of 10,000 {many:,.0f}/s", flush=True)
+                singles.append(single)
+                batches.append(many)
+    return {"single": statistics.median(singles), "many": statistics.median(batches)}
 
 
 def _job(payload: str = pools.PAYLOAD) -> NewJob:
     return NewJob(id=new_job_id(), type="tasks.noop", payload=payload)
 
 
-def pending(options: Options) -> None:
+def pending(options: Options) -> Found:
     """Settle-and-claim with a thousand waiting jobs and with a million; memory (or bytes of file) per waiting job."""
     many = options.jobs or 1_000_000
     payload = json.dumps({"n": "x" * 91})
@@ -175,12 +134,10 @@ def pending(options: Options) -> None:
             _grow(store, many - 1000, payload)
             size = (_bytes(server, Path(folder)) - empty) / many
             many_us = [_step_us(store, payload) for _ in range(options.runs)]
-    print(
-        f"settle and claim, us: {statistics.median(few_us):.1f} at 1,000 pending, {statistics.median(many_us):.1f} at {many:,}"
-    )
-    print(
-        f"ratio {statistics.median(many_us) / statistics.median(few_us):.2f}; {size:.0f} bytes per pending job with a payload of {len(payload)} bytes"
-    )
+    few, much = statistics.median(few_us), statistics.median(many_us)
+    print(f"settle and claim, us: {few:.1f} at 1,000 pending, {much:.1f} at {many:,}")
+    print(f"ratio {much / few:.2f}; {size:.0f} bytes per pending job with a payload of {len(payload)} bytes")
+    return {"few_us": few, "many_us": much, "ratio": much / few, "bytes": size}
 
 
 def _grow(store: object, count: int, payload: str) -> None:

@@ -50,9 +50,9 @@ def store_for(backend: str) -> Iterator[Server | None]:
 
 
 @contextmanager
-def pool_on(server: Server | None, workers: int) -> Iterator[House]:
-    """A ready pool, on a database of its own when there is no server."""
-    house = House(workers=workers, app=APP, backend=server.url if server else None)
+def pool_on(server: Server | None, workers: int, settings: str = "") -> Iterator[House]:
+    """A ready pool, on a database of its own when there is no server; `settings` as for a house."""
+    house = House(workers=workers, app=APP, settings=settings, backend=server.url if server else None)
     try:
         yield house.start()
     finally:
@@ -66,20 +66,41 @@ def fill(house: House, jobs: int, kind: str = "tasks.noop", payload: str = PAYLO
         house.store.enqueue([NewJob(id=new_job_id(), type=kind, payload=payload) for _ in range(count)])
 
 
-def speed(server: Server | None, workers: int, jobs: int) -> Speed:
-    """Of a pool whose workers were all ready and waiting when the full queue was opened."""
+def speed(
+    server: Server | None,
+    workers: int,
+    jobs: int,
+    *,
+    settings: str = "",
+    payload: str = PAYLOAD,
+    left: int = 0,
+) -> Speed:
+    """Of a pool whose workers were all ready and waiting when the full queue was opened; `left` jobs stay pending."""
     if server is not None:
         server.call("FLUSHALL")
-    with pool_on(server, workers) as house:
+    with pool_on(server, workers, settings) as house:
         house.wait_until(house.enqueue("tasks.noop"), "completed")
         house.store.set_queue("default", paused=True)
-        fill(house, jobs)
-        before = sum(map(cpu_seconds, house.worker_pids()))
+        fill(house, jobs + left, payload=payload)
+        before = _spent(house, server)
         house.store.set_queue("default", paused=False)
-        until(lambda: house.counts()["completed"] == jobs + 1, "all jobs completed", within=300)
+        until(lambda: house.counts()["completed"] > jobs, "all jobs completed", within=300)
+        house.store.set_queue("default", paused=True)
+        after = _spent(house, server)
         ends = sorted(_ends(house))[1:]  # the very first was the warm-up
-        spent = sum(map(cpu_seconds, house.worker_pids())) - before
-        return Speed((jobs - 1) / (ends[-1] - ends[0]), spent / jobs * 1e6)
+        mine, its = ((late - early) / len(ends) * 1e6 for early, late in zip(before, after, strict=True))
+        return Speed((len(ends) - 1) / (ends[-1] - ends[0]), mine, _fairness(house), its)
+
+
+def _spent(house: House, server: Server | None) -> tuple[float, float]:
+    """CPU of the workers, and of the server, in seconds."""
+    return sum(map(cpu_seconds, house.worker_pids())), cpu_seconds(server.pid) if server else 0.0
+
+
+def _fairness(house: House) -> float:
+    """The slowest worker in parts of the mean, once all that is completed has been counted on the board."""
+    done = [worker["completed"] for worker in house.status()["workers"]]
+    return min(done) / (sum(done) / len(done)) if sum(done) else 1.0
 
 
 def cpu_seconds(pid: int) -> float:
