@@ -35,6 +35,10 @@ def sqlite_path(url: str) -> Path:
 def _refuse_unusable_file(path: Path) -> None:
     if not path.parent.is_dir():
         raise ConfigError(f"database {path}: the folder {path.parent} does not exist; make it, or name another place")
+    if os.statvfs(path.parent).f_flag & os.ST_RDONLY:
+        raise ConfigError(
+            f"database {path} lies on a read-only file system; mount it for writing, or name another place"
+        )
     if not path.exists():
         if not os.access(path.parent, os.W_OK | os.X_OK):
             raise ConfigError(f"database {path}: the folder {path.parent} is not writable for this user")

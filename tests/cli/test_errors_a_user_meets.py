@@ -1,8 +1,12 @@
 """Each is a clear sentence, never a traceback of ours, with the exit code that says whose matter it is."""
 
+import os
+import shutil
 import sqlite3
 import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -56,6 +60,60 @@ def test_a_file_that_is_no_database_is_left_alone(open_house: OpenHouse) -> None
     assert done.returncode == 78
     assert "is not an SQLite database" in done.stderr
     assert other.read_text() == "Dear colleague, this is no database"
+
+
+READING = [("jobs", "list"), ("dead", "list"), ("queues",), ("audit",)]
+WRITING = [("enqueue", "tasks.quick"), ("pause", "default"), ("purge", "default", "--yes"), ("jobs", "cancel", "--all")]
+
+
+@pytest.mark.parametrize("spoil", ["file system", "file"])
+def test_a_database_that_may_only_be_read_is_named_with_what_is_wrong(
+    open_house: OpenHouse, tmp_path: Path, spoil: str
+) -> None:
+    house = open_house(backend=f"sqlite:///{tmp_path}/store/jobs.db", start=False)
+    (tmp_path / "store").mkdir()
+    house.start()
+    house.wait_until(house.enqueue("tasks.quick"), "completed")
+    assert house.stop() == 0
+    house.client.close()  # or it would fold the -wal away later
+    words = read_only(tmp_path / "store", spoil)
+
+    for verb in READING + WRITING:
+        done = at_read_only(house, words, *verb)
+        assert done.returncode == 69, (verb, done.stdout, done.stderr)
+        assert done.stderr.count("\n") == 1
+        assert f"{tmp_path}/store/jobs.db is not available: it may not be written" in done.stderr
+    for verb in [("start",), ("check",)]:
+        done = at_read_only(house, words, *verb)
+        assert done.returncode == 78, (verb, done.stdout, done.stderr)
+        expected = "lies on a read-only file system" if spoil == "file system" else "is not readable and writable"
+        assert expected in done.stderr
+    done = at_read_only(house, words, "doctor")
+    assert done.returncode == 1
+    assert f"{tmp_path}/store/jobs.db" in done.stdout
+
+
+def read_only(folder: Path, spoil: str) -> list[str]:
+    """The words before a command for which what is in this folder cannot be written; skips where that cannot be had."""
+    if spoil == "file":
+        for path in folder.iterdir():
+            path.chmod(0o444)
+        folder.chmod(0o555)
+        as_nobody_special = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]  # root without its capabilities
+        return as_nobody_special if os.geteuid() == 0 else []
+    own = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+    mount = f'mount --bind "{folder}" "{folder}" && mount -o remount,bind,ro "{folder}" && exec "$@"'
+    words = ["unshare", *own, "--mount", "sh", "-c", mount, "sh"]
+    if shutil.which("unshare") is None or subprocess.run([*words, "true"], capture_output=True).returncode:
+        pytest.skip("no mount namespaces here")
+    return words
+
+
+def at_read_only(house: House, words: list[str], *verb: str) -> subprocess.CompletedProcess[str]:
+    command = [*words, sys.executable, "-m", "pool", *verb, "--config", str(house.config_file)]
+    return subprocess.run(
+        command, cwd=house.folder, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60
+    )
 
 
 def test_a_second_pool_on_the_same_runtime_directory_is_refused_and_the_first_lives_on(open_house: OpenHouse) -> None:

@@ -1,5 +1,6 @@
 """Workers that leave by themselves and are replaced, that cannot start again, that all die at once; what they leave behind."""
 
+import os
 import signal
 import time
 from collections.abc import Callable
@@ -63,6 +64,28 @@ def test_a_worker_that_cannot_start_again_is_tried_ever_more_seldom_and_the_pool
     house.write_module("tasks", APP)
     house.wait_for(lambda: house.status()["pool"]["state"] == "ready", "recovered by itself")
     assert house.status()["pool"]["problems"] == []
+
+
+def test_each_death_of_a_place_makes_the_wait_before_its_next_birth_twice_as_long(open_house: OpenHouse) -> None:
+    house = open_house(workers=1, settings="[restart]\nfirst_delay = 0.5\nmax_delay = 60\nhealthy_after = 1000\n")
+    waited = []
+    for _ in range(4):
+        (victim,) = house.wait_for(lambda: [w for w in house.workers() if w.state == "idle"], "a ready worker")
+        house.kill(victim.pid)
+        died = time.clock_gettime(time.CLOCK_BOOTTIME)
+        house.wait_for(lambda before=victim.pid: house.worker_pids() - {before}, "the next one")
+        (heir,) = house.worker_pids()
+        waited.append(born_at(heir) - died)
+
+    for wait, least in zip(waited, (0.5, 1, 2, 4), strict=True):
+        assert wait > 0.9 * least - 0.02  # up to a tenth shorter, and births are known to the tick
+    assert house.status()["workers"][0]["restarts"] == 4
+
+
+def born_at(pid: int) -> float:
+    """By the kernel, in seconds since the boot."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[19]) / os.sysconf("SC_CLK_TCK")
 
 
 def test_a_pool_whose_every_worker_fails_at_the_first_start_ends_with_78_and_the_childs_words(

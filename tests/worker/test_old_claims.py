@@ -10,7 +10,8 @@ from pool.board.board import Board
 from pool.board.record import Role
 from pool.clock import monotonic_now
 from pool.identity import process_mark
-from pool.jobs.job import Claim
+from pool.jobs.job import Claim, Outcome
+from pool.jobs.lifecycle import Status
 from pool.jobs.registry import registry
 from pool.seat import Seat
 from pool.worker.lane import Lane, Tools
@@ -46,6 +47,29 @@ def grown_old(lane: Lane) -> Claim:
     assert claim is not None
     lane.desk.asked_at -= LEASE_S / 2
     return claim
+
+
+def test_a_claim_that_came_while_we_were_told_to_leave_is_not_started(store: SqliteBackend, tmp_path: Path) -> None:
+    """SIGTERM arrived between the call to the store and its answer: the next worker gets it, and nothing was used up."""
+    put(store, type="tests.worker.app.add", payload='{"left": 1, "right": 2}')
+    lane = lane_of(store, tmp_path)
+    claim = lane.exchange(ANYTHING)
+    assert claim is not None
+    lane.tools.mailbox.is_stopping = True
+
+    lane.carry_out(claim)
+    assert lane.tools.seat.record.started_claims() == {}
+    lane.exchange(None)
+
+    job = store.job(claim.job_id)
+    assert (job.status, job.retry_count) == (Status.PENDING, 0)
+    assert [attempt.outcome for attempt in job.attempts] in ([], [Outcome.RETURNED])
+    lane.tools.mailbox.is_stopping = False
+    again = lane.exchange(ANYTHING)
+    assert again is not None
+    lane.carry_out(again)
+    lane.exchange(None)
+    assert store.job(claim.job_id).status is Status.COMPLETED
 
 
 def test_an_old_claim_of_a_job_that_was_given_away_is_dropped(store: SqliteBackend, tmp_path: Path) -> None:
