@@ -43,21 +43,6 @@ def draft_call(
     )
 
 
-def draft_text(
-    job_type: JobType,
-    payload: str,
-    options: Options,
-    *,
-    owner: str = LOCAL_OWNER,
-    max_payload: int = checks.MAX_PAYLOAD,
-) -> NewJob:
-    """A job from foreign JSON text, which is checked against the signature."""
-    checks.checked_payload(payload, max_payload)
-    payload = job_type.checked(payload)
-    options = with_keys(options, job_type, payload)
-    return checks.new_job(job_type.name, payload, job_type.terms, options, owner=owner, max_payload=max_payload)
-
-
 def child_of(claim: Claim, ref: JobRef, /, *args: Any, **kwargs: Any) -> NewJob:
     """What `pool.current().enqueue(job, …)` makes: a child of the running job, of the same owner."""
     job_type = type_of(ref)

@@ -53,11 +53,6 @@ class Controlled(Protocol):
         """Wall time of the supervisor's start."""
         ...
 
-    @property
-    def turned_at(self) -> float:
-        """Monotonic time at which the loop last turned: what a watchdog may believe."""
-        ...
-
     def problems(self) -> list[str]:
         """Sentences for people: parked slots, a memory ceiling below a fresh worker's size, refused forks."""
         ...

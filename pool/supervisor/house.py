@@ -57,9 +57,6 @@ class House:
         slots = [slot for slot in self.children.slots.values() if slot.role == Role.WORKER]
         return sum(slot.heir is not None for slot in slots), sum(len(slot.leavers) for slot in slots)
 
-    def worker_slots(self) -> list[Slot]:
-        return self.children.workers()
-
     def write_draining(self, key: tuple[Role, str], draining: bool) -> None:
         """Tell the group's processes to claim nothing (or to claim again), now and at each later birth."""
         self.children.groups[key].draining = draining

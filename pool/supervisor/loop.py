@@ -42,7 +42,6 @@ class Supervisor:
         self.plan = plan
         self.children = Children()
         self.started_wall = self.state_since = wall_now()
-        self.turned_at = monotonic_now()
         self.failure = ""
         self._reread = reread
         self._residents: tuple[Resident, ...] = (StatusDesk(), Systemd()) if residents is None else tuple(residents)
@@ -114,7 +113,7 @@ class Supervisor:
     # ------------------------------------------------------------------ one turn
 
     def _turn(self) -> None:
-        now = self.turned_at = self._checked_now()
+        now = self._checked_now()
         for letter in self._post.mailbox.take_all():
             self._obedience.obey(letter, now)
         self._settle_state()  # here too, so that a reload which ends within this turn is seen as one

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from pool.backends.contract import Backend, Held, Want
 from pool.errors import ClaimLost, RequestRefused
-from pool.identity import LaneId, PoolId, WorkerId, parse_lane
+from pool.identity import LaneId, PoolId, WorkerId
 from pool.jobs.job import Claim, Job, Outcome, Settlement
 from pool.jobs.lifecycle import Status
 from pool.web.views import HOLDER_POOL
@@ -106,11 +106,3 @@ def has_said(job: Job, hold: Hold, outcomes: frozenset[Outcome]) -> bool:
     return any(
         attempt.outcome in outcomes and hmac.compare_digest(attempt.worker.encode(), lane) for attempt in job.attempts
     )
-
-
-def is_lane_of(job: Job, holder: str) -> bool:
-    """Whether the job runs in a lane of this holder."""
-    try:
-        return job.worker_id is not None and parse_lane(job.worker_id).worker.pool.host == holder
-    except ValueError:
-        return False

@@ -28,7 +28,6 @@ class StillPool:
         self.last_reload: LastReload | None = None
         self.word, self.trouble = "ready", list[str]()
         self.started_wall = self.state_since = wall_now()
-        self.turned_at = monotonic_now()
         self.commands: list[tuple[str, dict[str, object], Reply]] = []
         for spec in specs:
             self.children.want(spec, spec.count, "file")
