@@ -8,7 +8,6 @@ request number makes it one step, the claim number refuses it when the job has m
 
 import hashlib
 import json
-import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 
 from pool.backends.contract import Work
 from pool.backends.opening import mask_url
+from pool.durable import make_folder, write_whole
 from pool.errors import BackendUnavailable, JobpoolError
 from pool.identity import LaneId, parse_lane
 from pool.jobs.job import Cause, NewJob, Outcome, Settlement
@@ -47,15 +47,9 @@ class Kept:
 
 def keep(folder: Path, lane: LaneId, request: int, settlement: Settlement) -> Path:
     """Write it durably; OSError when the disk refuses."""
-    folder.mkdir(mode=0o750, parents=True, exist_ok=True)
+    make_folder(folder)
     path = folder / f"{settlement.job_id}.{settlement.claim}.json"
-    scratch = path.with_suffix(f".{os.getpid()}.part")
-    with scratch.open("w", encoding="utf-8") as file:
-        json.dump({"lane": str(lane), "request": request, "settlement": asdict(settlement)}, file)
-        file.flush()
-        os.fsync(file.fileno())
-    scratch.replace(path)
-    _sync_folder(folder)
+    write_whole(path, json.dumps({"lane": str(lane), "request": request, "settlement": asdict(settlement)}))
     return path
 
 
@@ -135,12 +129,3 @@ def _cause(fields: dict[str, Any]) -> Cause:
 def _new_job(fields: dict[str, Any]) -> NewJob:
     after = {name: fields[name] and _new_job(fields[name]) for name in ("on_success", "on_failure")}
     return NewJob(**fields | after)
-
-
-def _sync_folder(folder: Path) -> None:
-    """So that the name is on disk too."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -4,7 +4,6 @@ What a worker has kept on disk comes before its departure: told of the departure
 is done to another worker, or count an at-most-once job as failed.
 """
 
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from pool.backends.contract import Backend, Departure
 from pool.backends.spool import departures_in, replay
 from pool.board.record import Record
 from pool.clock import monotonic_now
+from pool.durable import make_folder, write_whole
 from pool.errors import BackendUnavailable
 from pool.keeper import kept
 from pool.keeper.crew import Crew
@@ -77,7 +77,8 @@ class Burials:
         try:
             departures = [departure for _, departure in self.waiting()]
             if departures:
-                _write_durably(self._own_file, kept.to_text(departures))
+                make_folder(self._own_file.parent)  # a pool on Redis has had no use for it so far
+                write_whole(self._own_file, kept.to_text(departures))
                 self._has_spooled = True
             return len(departures)
         finally:
@@ -134,18 +135,3 @@ def settle_or_report(burials: Burials) -> bool:
         log.limited("departures", "departures must wait", error=str(error))
         return False
     return True
-
-
-def _write_durably(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)  # a pool on Redis has had no use for it so far
-    temporary = path.with_suffix(".new")
-    with open(temporary, "w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

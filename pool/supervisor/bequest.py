@@ -4,10 +4,10 @@ Written as the very last act, when no child needs us any more: here, and nowhere
 """
 
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from pool.durable import make_folder, write_whole
 from pool.identity import PoolId, WorkerId
 from pool.logs import log
 from pool.supervisor.children import Child
@@ -19,8 +19,8 @@ def bequeath(folder: Path | None, pool: PoolId, dead: Sequence[Child]) -> int:
         return 0
     file = folder / f"{pool}.supervisor.json"
     try:
-        folder.mkdir(mode=0o750, parents=True, exist_ok=True)
-        _write_durably(file, json.dumps([_as_line(pool, child) for child in dead]))
+        make_folder(folder)
+        write_whole(file, json.dumps([_as_line(pool, child) for child in dead]))
     except OSError as error:
         log.error("deaths could not be kept on disk; their jobs come back when the lease ends", why=str(error))
         return 0
@@ -47,18 +47,3 @@ def _as_line(pool: PoolId, child: Child) -> dict[str, object]:
             for number, (lane, ending) in record.endings().items()
         },
     }
-
-
-def _write_durably(path: Path, text: str) -> None:
-    """Under a name of its own, on disk, then in place."""
-    scratch = path.with_suffix(f".{os.getpid()}.part")
-    with scratch.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    scratch.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

@@ -2,12 +2,12 @@
 
 import importlib
 import json
-import os
 import sys
 from pathlib import Path
 
 from pool.client import Client, use
 from pool.config import runtime_dir
+from pool.durable import write_whole
 from pool.errors import InvalidJob, JobpoolError
 from pool.jobs.registry import defaults_from, registry
 from pool.logs import log
@@ -50,9 +50,7 @@ def publish_types(config: Config) -> None:
         raise BootFailed(str(error)) from None
     file = runtime_dir(config) / TYPES_FILE
     try:
-        part = file.with_name(f".{TYPES_FILE}.{os.getpid()}")
-        part.write_text(text, encoding="utf-8")
-        part.replace(file)
+        write_whole(file, text, durably=False)
     except OSError as error:
         log.warning("cannot write the job types for the keeper", file=str(file), error=str(error))
 
