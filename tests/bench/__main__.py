@@ -8,7 +8,7 @@ Absolute numbers depend on the machine and on what else it does; the ratios are 
 
 import argparse
 
-from tests.bench import measures, speeds
+from tests.bench import growth, measures, speeds
 
 MEASURES = {
     "throughput": speeds.throughput,
@@ -17,17 +17,25 @@ MEASURES = {
     "idle": measures.idle,
     "enqueue": measures.enqueue,
     "pending": measures.pending,
+    "growth": growth.growth,
 }
+OF_BOTH = ("growth", "scale", "all")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__.splitlines()[0])
     parser.add_argument("measure", choices=MEASURES)
-    parser.add_argument("--backend", default="redis", help="sqlite, redis or valkey")
+    parser.add_argument(
+        "--backend", help="sqlite, redis or valkey; without it redis, or each where a measure is of both"
+    )
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=0, help="0: what suits the measure")
+    parser.add_argument("--quick", action="store_true", help="few runs of few jobs, to try whether it works")
+    parser.add_argument("--out", help="folder for plots and numbers; without it docs/plots (--quick: a new one)")
     options = parser.parse_args()
+    if options.measure not in OF_BOTH:
+        options.backend = options.backend or "redis"
     MEASURES[options.measure](options)
 
 

@@ -1,5 +1,6 @@
 """Whole pools under measurement: real processes of `python -m pool start`, timed by what the store itself wrote down."""
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +19,7 @@ import os, time
 import pool
 
 @pool.job
-def noop(n: int = 0) -> None:
+def noop(n: int = 0, text: str = "") -> None:
     """Nothing."""
 
 @pool.job
@@ -34,6 +35,7 @@ def sleep(seconds: float = 60.0) -> float:
 '''
 PAYLOAD = '{"n":12345}'
 CHUNK = 10_000
+MOST_BYTES_AT_ONCE = 4_000_000
 TICKS_PER_S = 100
 
 
@@ -59,37 +61,58 @@ def pool_on(server: Server | None, workers: int, settings: str = "") -> Iterator
         house.close()
 
 
+def payload_of(size: int) -> str:
+    """A payload of so many bytes that the no-op takes."""
+    frame = json.dumps({"text": ""}, separators=(",", ":"))
+    return frame.replace('""', f'"{"x" * max(0, size - len(frame))}"')
+
+
 def fill(house: House, jobs: int, kind: str = "tasks.noop", payload: str = PAYLOAD) -> None:
     """Enqueue so many, in batches."""
-    for start in range(0, jobs, CHUNK):
-        count = min(CHUNK, jobs - start)
+    most = max(1, min(CHUNK, MOST_BYTES_AT_ONCE // len(payload)))
+    for start in range(0, jobs, most):
+        count = min(most, jobs - start)
         house.store.enqueue([NewJob(id=new_job_id(), type=kind, payload=payload) for _ in range(count)])
 
 
-def speed(
+def speed(server: Server | None, workers: int, jobs: int, *, settings: str = "") -> Speed:
+    """Of a pool of its own, which works off so many no-op jobs."""
+    return next(speeds(server, workers, jobs, settings=settings))
+
+
+def speeds(
     server: Server | None,
     workers: int,
     jobs: int,
     *,
+    runs: int = 1,
     settings: str = "",
     payload: str = PAYLOAD,
     left: int = 0,
-) -> Speed:
-    """Of a pool whose workers were all ready and waiting when the full queue was opened; `left` jobs stay pending."""
+) -> Iterator[Speed]:
+    """Of one pool whose workers are all ready and waiting when the full queue is opened; `left` jobs stay pending."""
     if server is not None:
         server.call("FLUSHALL")
     with pool_on(server, workers, settings) as house:
         house.wait_until(house.enqueue("tasks.noop"), "completed")
         house.store.set_queue("default", paused=True)
-        fill(house, jobs + left, payload=payload)
-        before = _spent(house, server)
-        house.store.set_queue("default", paused=False)
-        until(lambda: house.counts()["completed"] > jobs, "all jobs completed", within=300)
-        house.store.set_queue("default", paused=True)
-        after = _spent(house, server)
-        ends = sorted(_ends(house))[1:]  # the very first was the warm-up
-        mine, its = ((late - early) / len(ends) * 1e6 for early, late in zip(before, after, strict=True))
-        return Speed((len(ends) - 1) / (ends[-1] - ends[0]), mine, _fairness(house), its)
+        for _ in range(runs):
+            fill(house, jobs + left - house.counts()["pending"], payload=payload)
+            yield _measured(house, server, jobs)
+
+
+def _measured(house: House, server: Server | None, jobs: int) -> Speed:
+    """The queue is opened, and closed again when so many are done."""
+    done = house.counts()["completed"]
+    before = _spent(house, server)
+    house.store.set_queue("default", paused=False)
+    until(lambda: house.counts()["completed"] >= done + jobs, "all jobs completed", within=300)
+    house.store.set_queue("default", paused=True)
+    until(lambda: not house.counts()["running"], "nothing in hand")
+    after = _spent(house, server)
+    ends = sorted(_ends(house))[done:]
+    mine, its = ((late - early) / len(ends) * 1e6 for early, late in zip(before, after, strict=True))
+    return Speed((len(ends) - 1) / (ends[-1] - ends[0]), mine, _fairness(house), its)
 
 
 def _spent(house: House, server: Server | None) -> tuple[float, float]:
@@ -98,7 +121,7 @@ def _spent(house: House, server: Server | None) -> tuple[float, float]:
 
 
 def _fairness(house: House) -> float:
-    """The slowest worker in parts of the mean, once all that is completed has been counted on the board."""
+    """What the worker with the fewest jobs did, in parts of the mean."""
     done = [worker["completed"] for worker in house.status()["workers"]]
     return min(done) / (sum(done) / len(done)) if sum(done) else 1.0
 
