@@ -1,5 +1,6 @@
 """A lane's own record: what it was told last, what it holds, whether its worker was declared dead."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,19 +18,11 @@ class StaleLane(Exception):
     """What this process remembered of a lane is no longer so: the step must be done again from what is stored."""
 
 
-@dataclass(frozen=True, slots=True)
-class FirstTry:
-    """A job at its first attempt, without history or anything that follows it: what its completion need not look up."""
-
-    job_id: str
-    queue: int
-    max_retries: int
-
-
 @dataclass(slots=True)
 class LaneRecord:
     """A row of `lanes`, changed in memory and written once at the end of the step."""
 
+    lane: LaneId
     id: int
     request: int
     settled: int | None
@@ -38,20 +31,37 @@ class LaneRecord:
     barred: int
     lease: float | None = None  # seconds; only of a holder that no pool beats for
     stored: tuple[int, int | None, int] = (0, None, 0)  # request, held and claim as they stand in the table
-    first_try: FirstTry | None = None  # only of a job that this process handed out
+    first_job: str = ""  # the held job, if this process handed it out at its first attempt and nothing follows it
+    queue: int = 0  # of that job
+    max_retries: int = 0
+    _worker: str = ""
+    _worker_json: str = ""
 
     def __post_init__(self) -> None:
         self.stored = (self.request, self.held, self.claim)
+
+    @property
+    def worker(self) -> str:
+        """The lane's text, made once."""
+        if not self._worker:
+            self._worker = str(self.lane)
+            self._worker_json = json.dumps(self._worker)
+        return self._worker
+
+    @property
+    def worker_json(self) -> str:
+        return self._worker_json or json.dumps(self.worker)
 
     def hold(self, rank: int, claim: Claim, row: Row) -> None:
         """The job of this row is the lane's."""
         self.held, self.claim = rank, claim.claim
         is_first = claim.retry_count == 0 and row[17] is None and row[22] and row[23] is None
-        self.first_try = FirstTry(claim.job_id, row[3], claim.max_retries) if is_first else None
+        self.first_job = claim.job_id if is_first else ""
+        self.queue, self.max_retries = row[3], claim.max_retries
 
     def let_go(self) -> None:
         """Its word was taken."""
-        self.held, self.claim, self.first_try = None, 0, None
+        self.held, self.claim, self.first_job = None, 0, ""
 
     def save(self, tx: Transaction) -> None:
         save_all(tx, [self])
@@ -73,25 +83,31 @@ def drop_if_leased_and_idle(tx: Transaction, lane: LaneId, record: LaneRecord) -
     """A leased lane is known only while it holds a job."""
     if record.lease is not None and record.held is None:
         tx.run(_SQL["forget lane"], (record.id,))
-        tx.host.lanes.pop(lane, None)
+        tx.host.lanes.pop(id(lane), None)
 
 
 def remembered(tx: Transaction, lane: LaneId, request: int) -> LaneRecord | None:
-    """The record as this process saved it last, for the next request in turn; `save` finds out if it is stale."""
-    known: LaneRecord | None = tx.host.lanes.get(lane)
-    return known if known is not None and request == known.request + 1 and not known.barred else None
+    """The record as this process saved it last, for the next request in turn; `save` finds out if it is stale.
+
+    Found by the identity of the caller's object: to hash a lane costs more than all else here."""
+    known: LaneRecord | None = tx.host.lanes.get(id(lane))
+    if known is None or known.lane is not lane or known.barred or request != known.request + 1:
+        return None
+    return known
 
 
 def remembered_follower(tx: Transaction, lane: LaneId, request: int) -> LaneRecord | None:
     """The same for a lane whose numbers are its leader's: it sits out many calls."""
-    known: LaneRecord | None = tx.host.lanes.get(lane)
-    return known if known is not None and request > known.request and not known.barred else None
+    known: LaneRecord | None = tx.host.lanes.get(id(lane))
+    if known is None or known.lane is not lane or known.barred or request <= known.request:
+        return None
+    return known
 
 
 def find(tx: Transaction, lane: LaneId) -> LaneRecord | None:
     """The lane's record as stored; None when it never called (or its pool was forgotten)."""
     row = tx.run(_SQL["lane by name"], name_parts(lane)).fetchone()
-    return None if row is None else _remember(tx, lane, LaneRecord(*row))
+    return None if row is None else _remember(tx, LaneRecord(lane, *row))
 
 
 def name_parts(lane: LaneId) -> tuple[str, str, str, int, int, int]:
@@ -100,10 +116,10 @@ def name_parts(lane: LaneId) -> tuple[str, str, str, int, int, int]:
     return pool.name, pool.host, pool.incarnation, worker.slot, worker.generation, lane.lane
 
 
-def _remember(tx: Transaction, lane: LaneId, record: LaneRecord) -> LaneRecord:
+def _remember(tx: Transaction, record: LaneRecord) -> LaneRecord:
     if len(tx.host.lanes) > _MANY_LANES:
         tx.host.lanes.clear()
-    tx.host.lanes[lane] = record
+    tx.host.lanes[id(record.lane)] = record
     return record
 
 
@@ -118,7 +134,7 @@ def find_or_add(tx: Transaction, lane: LaneId, *, leased: bool) -> LaneRecord:
     owner = (mark.pid, mark.start_ticks, mark.pid_namespace) if mark else (None, None, None)
     boot = mark.boot_id if mark else tx.host.boot()
     row = tx.run(_SQL["add lane"], (pool, worker.slot, worker.generation, lane.lane, barred, boot, *owner)).fetchone()
-    return _remember(tx, lane, LaneRecord(row[0], 0, None, None, 0, barred))
+    return _remember(tx, LaneRecord(lane, row[0], 0, None, None, 0, barred))
 
 
 def pool_row(tx: Transaction, pool: PoolId, supervisor: ProcessMark | None = None) -> int:

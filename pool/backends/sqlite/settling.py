@@ -91,20 +91,20 @@ def held_job(tx: Transaction, rank: int) -> HeldJob | None:
 # ---------------------------------------------------------------- the lane's word
 
 
-def complete_first_tries(tx: Transaction, told: Sequence[tuple[LaneRecord, Settlement, str]]) -> None:
-    """The hot path: first attempts of jobs that nothing follows complete, by the words of their lanes and workers.
+def complete_first_tries(tx: Transaction, told: Sequence[tuple[LaneRecord, Settlement]]) -> None:
+    """The hot path: first attempts of jobs that nothing follows complete, by the words of the lanes that hold them.
 
     StaleLane when a job is not what its lane remembers."""
     now, said = tx.now, []
-    for record, word, worker in told:
-        line = rows.attempt_line(1, worker, word.started_at, now, word.outcome, word.cause, word.output)
-        said.append((now, word.started_at, now, rows.storable(word.result), rows.add_attempt(None, line), record.held))
+    for record, word in told:
+        history = rows.only_attempt(record.worker_json, word, now)
+        said.append((now, word.started_at, now, rows.storable(word.result), history, record.held))
     if tx.run_many(_SQL["complete at first try"], said) != len(said):
         raise StaleLane
-    for record, word, _ in told:
-        if record.first_try is not None:
-            tx.moved(record.first_try.queue, RUNNING, COMPLETED, DID_COMPLETE)
-            _after_settling(tx, word, record.first_try.max_retries)
+    for record, word in told:
+        tx.moved(record.queue, RUNNING, COMPLETED, DID_COMPLETE)
+        _after_settling(tx, word, record.max_retries)
+        record.let_go()
 
 
 def settle(tx: Transaction, job: HeldJob, word: Settlement, worker: str) -> None:

@@ -127,20 +127,18 @@ def _absent(lane: LaneId, word: Settlement | None) -> Member:
 
 def _settle(tx: Transaction, members: Sequence[Member]) -> None:
     """Every lane's word, under its own claim; the many that complete at their first attempt in one go."""
-    first_tries: list[tuple[LaneRecord, Settlement, str]] = []
+    first_tries: list[tuple[LaneRecord, Settlement]] = []
     for member in members:
         record, word = member.record, member.word
         if word is None or member.is_repeated:
             continue
-        if record is not None and record.claim == word.claim and work.completes_first_try(record, word):
-            first_tries.append((record, word, tx.host.text_of(member.lane)))
+        if record is not None and work.completes_first_try(record, word):
+            first_tries.append((record, word))
             member.settled = True
         else:
-            member.settled = record is not None and work.settle(tx, member.lane, record, word)
+            member.settled = record is not None and work.settle(tx, record, word)
     if first_tries:
         settling.complete_first_tries(tx, first_tries)
-    for record, _, _ in first_tries:
-        record.let_go()
 
 
 def _save(tx: Transaction, lead: Member, followers: Sequence[Member], request: int) -> None:
@@ -168,12 +166,12 @@ def _give_ahead(
         return 0
     free, given = _free_lanes(tx, followers, request), 0
     row = work.best_for(tx, want) if found[20] else found
-    while row is not None and given < ahead.most:
+    while row is not None:
         spare = row[18] + tx.unbooked(row[3], PENDING) - ahead.leave
         run = _next_run(tx, want, row, min(ahead.most - given, spare))
         taken = _take_run(tx, free, run)
         given += taken
-        if taken < len(run) or spare <= taken:
+        if taken < len(run) or spare <= taken or given == ahead.most:
             break
         row = work.best_for(tx, want)
     return given
@@ -187,7 +185,7 @@ def _next_run(tx: Transaction, want: Want, row: Row, most: int) -> list[Row]:
         return [row]  # where waiting counts, the order is not that of the index
     low, high, queue = want.min_priority, want.max_priority, row[3]
     found = tx.all(_SQL["next of queue"], (queue, low, high, most))
-    if not want.is_any or not found:
+    if not want.is_any or not found or not tx.run(_SQL["elsewhere"], (queue,)).fetchone():
         return found
     others = work.queue_numbers(tx, (*want.reserved, tx.queue_name(queue)))
     rival: Row | None = tx.run(_SQL["next of any but"], (low, high, others)).fetchone()

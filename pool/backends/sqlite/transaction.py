@@ -10,7 +10,7 @@ from typing import Any
 from pool.backends.sqlite.bell import SCHEDULE_CHANGED, Ring
 from pool.backends.sqlite.statements import statements
 from pool.clock import boottime_now, wall_now
-from pool.identity import LaneId, ProcessMark, boot_id, process_mark
+from pool.identity import ProcessMark, boot_id, process_mark
 from pool.jobs.priority import HIGHEST, LOWEST
 
 Row = tuple[Any, ...]
@@ -49,15 +49,7 @@ class Host:
     queue_names: dict[int, str] = field(default_factory=dict)
     name_ids: dict[str, int] = field(default_factory=dict)
     names: dict[int, str] = field(default_factory=dict)
-    lanes: dict[LaneId, Any] = field(default_factory=dict)  # LaneRecord, as this process last saved it
-    _last_lane: LaneId | None = None
-    _last_lane_text: str = ""
-
-    def text_of(self, lane: LaneId) -> str:
-        """`str(lane)`, remembered for the lane that asks again and again."""
-        if lane is not self._last_lane:
-            self._last_lane, self._last_lane_text = lane, str(lane)
-        return self._last_lane_text
+    lanes: dict[int, Any] = field(default_factory=dict)  # id of a LaneId -> LaneRecord, as this process last saved it
 
     def forget_names(self) -> None:
         """After a rollback or on another database: what was learnt may not be stored."""

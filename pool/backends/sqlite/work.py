@@ -9,6 +9,7 @@ from pool.backends.sqlite.intake import end_unstarted
 from pool.backends.sqlite.lanes import LaneRecord
 from pool.backends.sqlite.statements import statements
 from pool.backends.sqlite.transaction import CANCELLED, FAILED, HELD, PENDING, RUNNING, SCHEDULED, Row, Transaction
+from pool.backends.sqlite.trouble import UNREADABLE
 from pool.errors import ClaimLost, LaneBarred, RequestRefused
 from pool.identity import LaneId
 from pool.jobs.job import LOCAL_OWNER, Claim, Outcome, Settlement
@@ -41,7 +42,7 @@ def exchange(tx: Transaction, lane: LaneId, request: int, word: Settlement | Non
     if request == record.request:
         return _again(tx, lane, record, want)
     record.request = request
-    record.settled = None if word is None else int(settle(tx, lane, record, word))
+    record.settled = None if word is None else int(settle(tx, record, word))
     told, found = tell(tx, lane, record, want)
     record.save(tx)
     lanes.drop_if_leased_and_idle(tx, lane, record)
@@ -90,27 +91,26 @@ def as_bool(settled: int | None) -> bool | None:
 # ---------------------------------------------------------------- settle
 
 
-def settle(tx: Transaction, lane: LaneId, record: LaneRecord, word: Settlement) -> bool:
+def settle(tx: Transaction, record: LaneRecord, word: Settlement) -> bool:
     """Whether the word was accepted: only the current holder's, under its claim number."""
+    if completes_first_try(record, word):
+        settling.complete_first_tries(tx, [(record, word)])
+        return True
     held = record.held
     if held is None or record.claim != word.claim:
         return False
-    worker = tx.host.text_of(lane)
-    if completes_first_try(record, word):
-        settling.complete_first_tries(tx, [(record, word, worker)])
-    else:
-        job = settling.held_job(tx, held)
-        if job is None or rows.id_for_people(job.raw_id) != word.job_id:
-            return False
-        settling.settle(tx, job, word, worker)
+    job = settling.held_job(tx, held)
+    if job is None or rows.id_for_people(job.raw_id) != word.job_id:
+        return False
+    settling.settle(tx, job, word, record.worker)
     record.let_go()
     return True
 
 
 def completes_first_try(record: LaneRecord, word: Settlement) -> bool:
     """Whether this completes the first attempt of a job that nothing follows, as this process handed it out."""
-    first_try = record.first_try
-    return word.outcome is Outcome.COMPLETED and first_try is not None and first_try.job_id == word.job_id
+    is_known = bool(record.first_job) and record.first_job == word.job_id and record.claim == word.claim
+    return is_known and word.outcome is Outcome.COMPLETED
 
 
 # ---------------------------------------------------------------- hand out
@@ -175,7 +175,7 @@ def _fit_claim(tx: Transaction, row: Row) -> Claim | None:
             end_unstarted(tx, rank, queue, PENDING, CANCELLED, Reason.EXPIRED)
             return None
         return claim_of(tx, row, tx.host.boottime())
-    except (ValueError, TypeError) as problem:
+    except UNREADABLE as problem:
         text = f"the stored record cannot be read: {problem}"
         end_unstarted(tx, rank, queue, PENDING, FAILED, Reason.INVALID_RECORD, text)
         return None
@@ -192,7 +192,7 @@ def readable_claim(tx: Transaction, row: Row, boottime: float) -> Claim | None:
     """The next claim of a pending job, if its record can be read."""
     try:
         return claim_of(tx, row, boottime)
-    except (ValueError, TypeError):
+    except UNREADABLE:
         return None
 
 
@@ -208,7 +208,7 @@ def _take(tx: Transaction, record: LaneRecord, row: Row, claim: Claim) -> None:
 
 def is_work_left(tx: Transaction, row: Row, taken: int = 1) -> bool:
     """Whether another worker of this class may find something too (a hint: it only rings)."""
-    if row[18] > taken:
+    if not isinstance(row[18], int) or row[18] > taken:
         return True
     return tx.run(_SQL["work is left"], (row[3],)).fetchone() is not None
 

@@ -97,6 +97,9 @@ WHERE rank = ?;
 -- name: work is left
 SELECT 1 FROM queues WHERE NOT paused AND pending > (id = ?) LIMIT 1;
 
+-- name: elsewhere
+SELECT 1 FROM queues WHERE pending > 0 AND id <> ? AND NOT paused LIMIT 1;
+
 -- name: due
 SELECT rank, queue, priority, limited FROM jobs WHERE watched = 0 AND run_at <= ? ORDER BY run_at LIMIT ?;
 
