@@ -8,7 +8,13 @@ from pool.errors import BackendBusy, BackendFull, BackendUnavailable, InvalidJob
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
-FOREIGN = (sqlite3.Error, OSError, UnicodeEncodeError, OverflowError)
+# ValueError and the like: a stored record is not what a step of ours would have written.
+UNREADABLE = (ValueError, TypeError, KeyError, IndexError, RecursionError, OverflowError)
+FOREIGN = (sqlite3.Error, OSError, *UNREADABLE)
+
+
+class Unreadable(BackendUnavailable):
+    """A stored record is broken in a place where the step cannot do without it; nothing was changed."""
 
 
 class NotSynced(BackendUnavailable):
@@ -21,6 +27,8 @@ def translated(problem: Exception, path: str, lock_wait: float) -> JobpoolError:
         return InvalidJob(f"a text with a lone surrogate cannot be stored: {problem.object!r:.100}")
     if isinstance(problem, OverflowError):
         return InvalidJob("a number beyond 64 bits cannot be stored")
+    if isinstance(problem, UNREADABLE):
+        return Unreadable(path, f"a stored record cannot be read ({type(problem).__name__}: {problem!s:.200})")
     if isinstance(problem, OSError):
         return _of_system(problem, path)
     code = getattr(problem, "sqlite_errorcode", 0) or 0
