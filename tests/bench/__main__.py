@@ -8,7 +8,7 @@ Absolute numbers depend on the machine and on what else it does; the ratios are 
 
 import argparse
 
-from tests.bench import growth, measures, speeds
+from tests.bench import growth, measures, scale, speeds
 
 MEASURES = {
     "throughput": speeds.throughput,
@@ -18,6 +18,7 @@ MEASURES = {
     "enqueue": measures.enqueue,
     "pending": measures.pending,
     "growth": growth.growth,
+    "scale": scale.scale,
 }
 OF_BOTH = ("growth", "scale", "all")
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from typing import NamedTuple
 
-WIDTH, HEIGHT = 760, 320
-TOP, BOTTOM, LEFT, GAP = 74, 46, 58, 70
+WIDTH, HEIGHT = 760, 330
+TOP, BOTTOM, LEFT, GAP = 84, 46, 58, 70
 STYLE = """
 text { font: 12px system-ui, sans-serif; fill: #333 } .title { font-size: 15px; font-weight: 600 }
 .grid { stroke: #8884; stroke-width: 1 } .axis { stroke: #888; stroke-width: 1 }
@@ -63,7 +63,7 @@ def figure(title: str, x_title: str, x_labels: Sequence[str], lines: Sequence[Li
 
 def _legend(lines: Sequence[Line]) -> Iterator[str]:
     for number, line in enumerate(lines):
-        x = LEFT + number * (WIDTH - LEFT) / len(lines)
+        x = LEFT + number * (WIDTH - LEFT) / max(4, len(lines))
         yield f'<path d="M{x:.0f} 42h22" {_stroke(line)}/>'
         yield _text(x + 28, 46, line.name)
 

@@ -1,7 +1,7 @@
 """Whole pools under measurement: real processes of `python -m pool start`, timed by what the store itself wrote down."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -95,34 +95,38 @@ def speeds(
         server.call("FLUSHALL")
     with pool_on(server, workers, settings) as house:
         house.wait_until(house.enqueue("tasks.noop"), "completed")
-        house.store.set_queue("default", paused=True)
         for _ in range(runs):
-            fill(house, jobs + left - house.counts()["pending"], payload=payload)
-            yield _measured(house, server, jobs)
+            yield measured([house], server, jobs, payload=payload, left=left)
 
 
-def _measured(house: House, server: Server | None, jobs: int) -> Speed:
-    """The queue is opened, and closed again when so many are done."""
+def measured(
+    houses: Sequence[House], server: Server | None, jobs: int, *, payload: str = PAYLOAD, left: int = 0
+) -> Speed:
+    """Pools on one store: the queue is filled while it is closed, opened, and closed again when so many are done."""
+    house = houses[0]
+    house.store.set_queue("default", paused=True)
+    fill(house, jobs + left - house.counts()["pending"], payload=payload)
     done = house.counts()["completed"]
-    before = _spent(house, server)
+    before = _spent(houses, server)
     house.store.set_queue("default", paused=False)
     until(lambda: house.counts()["completed"] >= done + jobs, "all jobs completed", within=300)
     house.store.set_queue("default", paused=True)
     until(lambda: not house.counts()["running"], "nothing in hand")
-    after = _spent(house, server)
+    after = _spent(houses, server)
     ends = sorted(_ends(house))[done:]
     mine, its = ((late - early) / len(ends) * 1e6 for early, late in zip(before, after, strict=True))
-    return Speed((len(ends) - 1) / (ends[-1] - ends[0]), mine, _fairness(house), its)
+    return Speed((len(ends) - 1) / (ends[-1] - ends[0]), mine, _fairness(houses), its)
 
 
-def _spent(house: House, server: Server | None) -> tuple[float, float]:
+def _spent(houses: Sequence[House], server: Server | None) -> tuple[float, float]:
     """CPU of the workers, and of the server, in seconds."""
-    return sum(map(cpu_seconds, house.worker_pids())), cpu_seconds(server.pid) if server else 0.0
+    workers = (pid for house in houses for pid in house.worker_pids())
+    return sum(map(cpu_seconds, workers)), cpu_seconds(server.pid) if server else 0.0
 
 
-def _fairness(house: House) -> float:
+def _fairness(houses: Sequence[House]) -> float:
     """What the worker with the fewest jobs did, in parts of the mean."""
-    done = [worker["completed"] for worker in house.status()["workers"]]
+    done = [worker["completed"] for house in houses for worker in house.status()["workers"]]
     return min(done) / (sum(done) / len(done)) if sum(done) else 1.0
 
 
