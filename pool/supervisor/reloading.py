@@ -1,4 +1,8 @@
-"""Reloads and rolls under way: one at a time; requests that come meanwhile become one more."""
+"""Reloads and rolls under way: one at a time; requests that come meanwhile become one more.
+
+That one need not wait for the end of a roll that is stuck, for want of memory or of room for those who leave: that may take
+hours. The file is read anew, and what is left of the roll goes on under the new plan.
+"""
 
 import traceback
 from collections.abc import Callable, Iterable
@@ -14,8 +18,8 @@ from pool.supervisor.funerals import Loss
 from pool.supervisor.house import House
 from pool.supervisor.planned import Plan, Reread
 from pool.supervisor.reload import adopt, count_in, difference, key_of, source_in, spec_in, what_forbids
-from pool.supervisor.replacing import Replacing
-from pool.supervisor.roll import Roll
+from pool.supervisor.replacing import NO_ROOM, Replacing
+from pool.supervisor.roll import PATIENCE_S, Roll
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,8 @@ class Reloading:
         self._askers: list[Asker] = []
         self._is_wanted = self._is_rolling_wanted = False
         self._next_askers: list[Asker] = []
+        self._began = self._began_wall = 0.0
+        self._left_over: list[Slot] = []  # of a roll that the one under way has followed
 
     @property
     def is_busy(self) -> bool:
@@ -59,19 +65,20 @@ class Reloading:
             asker.reply(409, {"error": "a reload or restart is under way; wait for its end"})
             return
         self._is_reload, self._words, self._askers, self._undo, self._counts = False, (), [asker], None, {}
+        self._began, self._began_wall, self._left_over = now, wall_now(), []
         self._roll = Roll(self._house, self._replacing, slots, "restart", now)
 
     def turn(self, now: float) -> None:
         """Take the roll under way further, or begin what is wanted."""
-        if self._roll is None and self._is_wanted:
+        if self._is_wanted and (self._roll is None or self._roll.is_stuck(now)):
             self._begin(now)
         if self._roll is not None:
             self._roll.turn(now)
             if self._roll.is_decided and not self._roll.error:
                 self._set_counts(now)
-            self._tell_those_who_do_not_wait(self._roll)
+            self._tell_those_who_do_not_wait(self._roll, now)
             if self._roll.is_over:
-                self._finish(self._roll.error)
+                self._finish(self._roll.error, now)
 
     def saw_ready(self, child: Child) -> None:
         if self._roll is not None:
@@ -90,15 +97,46 @@ class Reloading:
     # ------------------------------------------------------------------ a reload
 
     def _begin(self, now: float) -> None:
-        rolling, self._askers = self._is_rolling_wanted, self._next_askers
+        rolling, askers = self._is_rolling_wanted, self._next_askers
         self._is_wanted, self._is_rolling_wanted, self._next_askers = False, False, []
-        self._is_reload, self._words, self._undo, self._counts = True, (), None, {}
         plan, error = self._read()
         if plan is None:
-            self._finish(error)
+            self._refuse(error, askers)
             return
+        self._askers = [*self._askers, *askers]
+        if self._roll is None:
+            self._start_anew(plan, rolling, now)
+        else:
+            self._follow(self._roll, plan, rolling, now)
+
+    def _start_anew(self, plan: Plan, rolling: bool, now: float) -> None:
+        self._is_reload, self._words, self._undo, self._counts, self._left_over = True, (), None, {}, []
+        self._began, self._began_wall = now, wall_now()
         slots = self._apply(plan, rolling, now)
         self._roll = Roll(self._house, self._replacing, slots, "reload", now)
+
+    def _follow(self, roll: Roll, plan: Plan, rolling: bool, now: float) -> None:
+        """Go on with what is left of a roll that is stuck. If its code is not proved yet, both plans stand or fall together."""
+        words, counts, undo, left = self._words, self._counts, self._undo, roll.left
+        self._start_anew(plan, rolling, now)
+        new = self._roll.left if self._roll is not None else []
+        self._words = tuple(dict.fromkeys([*words, *self._words]))
+        self._counts = counts | self._counts
+        if roll.is_decided:
+            self._left_over = left
+        else:
+            self._undo = _both(self._undo, undo)
+        slots = [*new, *(slot for slot in left if slot not in new)]
+        is_proven = roll.is_decided and not new
+        self._undo = None if is_proven else self._undo
+        self._roll = Roll(self._house, self._replacing, slots, "reload", now, is_proven=is_proven)
+
+    def _refuse(self, error: str, askers: list[Asker]) -> None:
+        """A bad file changes nothing; a roll that is under way goes on with the plan in force."""
+        self._words = self._words if self._roll is not None else ()
+        self._record(error, 0)
+        for asker in askers:
+            self._answer(asker, error, done=True)
 
     def _read(self) -> tuple[Plan | None, str]:
         """The new plan, or why there is none. Whatever goes wrong here must not end a healthy pool."""
@@ -164,16 +202,17 @@ class Reloading:
 
     # ------------------------------------------------------------------ the outcome
 
-    def _tell_those_who_do_not_wait(self, roll: Roll) -> None:
-        if not roll.is_decided or roll.is_over:
+    def _tell_those_who_do_not_wait(self, roll: Roll, now: float) -> None:
+        what_holds_it = self._house.complaints.get(NO_ROOM, "") if now - self._began > PATIENCE_S else ""
+        if roll.is_over or not (roll.is_decided or what_holds_it):
             return
         waiting = [asker for asker in self._askers if asker.wait]
         for asker in self._askers:
             if not asker.wait:
-                self._answer(asker, roll.error, done=False)
+                self._answer(asker, roll.error, done=False, held_by="" if roll.is_decided else what_holds_it)
         self._askers = waiting
 
-    def _finish(self, error: str) -> None:
+    def _finish(self, error: str, now: float) -> None:
         replaced = self._roll.replaced if self._roll is not None else 0
         if error and replaced == 0 and self._undo is not None:
             self._undo()
@@ -182,16 +221,39 @@ class Reloading:
         for asker in self._askers:
             self._answer(asker, error, done=True)
         self._askers, self._roll, self._undo = [], None, None
+        if error and self._left_over:
+            self._go_on_with_the_roll_before(now)
+
+    def _go_on_with_the_roll_before(self, now: float) -> None:
+        """What followed it has failed, and its plan is in force again: its own code was proved."""
+        slots, self._left_over, self._is_reload = self._left_over, [], False
+        self._roll = Roll(self._house, self._replacing, slots, "reload", now, is_proven=True)
 
     def _record(self, error: str, replaced: int) -> None:
+        if not error and self.last is not None and not self.last.ok and self.last.at > self._began_wall:
+            log.info("rolled", replaced=replaced)  # what has failed since is the later word
+            return
         self.last = LastReload(wall_now(), not error, error, self._words)
         if error:
             log.error("reload failed", why=error)
         else:
             log.info("reloaded", changes=list(self._words), replaced=replaced)
 
-    def _answer(self, asker: Asker, error: str, *, done: bool) -> None:
+    def _answer(self, asker: Asker, error: str, *, done: bool, held_by: str = "") -> None:
         if error:
             asker.reply(409, {"ok": False, "error": error})
+        elif held_by:
+            message = f"the new configuration is in force, but not proved by a new worker yet: {held_by}"
+            asker.reply(202, {"ok": True, "done": False, "changes": list(self._words), "message": message})
         else:
             asker.reply(200, {"ok": True, "done": done, "changes": list(self._words)})
+
+
+def _both(*steps: Callable[[], None] | None) -> Callable[[], None]:
+    """One after the other."""
+
+    def act() -> None:
+        for step in filter(None, steps):
+            step()
+
+    return act

@@ -10,7 +10,7 @@ from pool.supervisor.executions import kill_by_order
 from pool.supervisor.house import House
 
 LOOK_AT_MEMORY_EVERY_S = 0.5
-_NO_ROOM = "room"
+NO_ROOM = "room"
 # These announce their end and then wait for their heir; the others leave at once.
 _WAITING_EXITS = frozenset({Exit.MEMORY, Exit.MAX_JOBS, Exit.MAX_AGE})
 
@@ -37,7 +37,7 @@ class Replacing:
 
     def turn(self, now: float) -> None:
         """Start the heirs that may be started now."""
-        if _NO_ROOM in self._house.complaints and not any(self._house.surplus_workers()):
+        if NO_ROOM in self._house.complaints and not any(self._house.surplus_workers()):
             self._note_room(True)
         for slot in self._wanting():
             if self.may_start_heir(slot, now):
@@ -73,9 +73,9 @@ class Replacing:
 
     def _note_room(self, has_room: bool) -> bool:
         if has_room:
-            self._house.complaints.pop(_NO_ROOM, None)
-        elif _NO_ROOM not in self._house.complaints:
-            self._house.complaints[_NO_ROOM] = "replacements wait for memory: workers that leave still use it"
+            self._house.complaints.pop(NO_ROOM, None)
+        elif NO_ROOM not in self._house.complaints:
+            self._house.complaints[NO_ROOM] = "replacements wait for memory: workers that leave still use it"
             log.warning("replacements wait for memory", left_bytes=self._left_bytes)
         return has_room
 

@@ -13,12 +13,27 @@ from pool.supervisor.replacing import Replacing, can_be_there_twice, replace_in_
 
 # After the first new one has proved the code, another's failure may be an accident; three of one slot are not.
 TRIES_PER_SLOT = 3
+# So long nothing may move before a roll counts as stuck, and those who asked for it are told that it waits.
+PATIENCE_S = 5.0
 
 
 class Roll:
-    """One roll over some slots. `is_decided` once the first new child is ready or has failed; `error` empty = well."""
+    """One roll over some slots. `is_decided` once the first new child is ready or has failed; `error` empty = well.
 
-    def __init__(self, house: House, replacing: Replacing, slots: Iterable[Slot], why: str, now: float) -> None:
+    `is_proven`: the code has been tried already, by the roll that this one goes on with.
+    """
+
+    def __init__(
+        self,
+        house: House,
+        replacing: Replacing,
+        slots: Iterable[Slot],
+        why: str,
+        now: float,
+        *,
+        is_proven: bool = False,
+    ) -> None:
+        self._is_proven, self._moved_at = is_proven, now
         self._house, self._replacing, self._why, self._began = house, replacing, why, now
         self._pending = list(slots)
         self._total = len(self._pending)
@@ -29,14 +44,24 @@ class Roll:
 
     @property
     def is_decided(self) -> bool:
-        return self.replaced > 0 or bool(self.error) or self.is_over
+        return self._is_proven or self.replaced > 0 or bool(self.error) or self.is_over
 
     @property
     def is_over(self) -> bool:
         return not self._pending and not self._under_way
 
+    def is_stuck(self, now: float) -> bool:
+        """Whether nothing is on its way and nothing could be begun for a while, for want of memory or of room for leavers."""
+        return not self.error and not self._under_way and now - self._moved_at > PATIENCE_S
+
+    @property
+    def left(self) -> list[Slot]:
+        """What was not begun yet and is still out of date."""
+        return [slot for slot in self._pending if slot.wanted and not self._is_new(slot)]
+
     def turn(self, now: float) -> None:
         """Begin with the slots that may be begun."""
+        self._moved_at = now if self._under_way else self._moved_at
         for slot in [slot for slot in self._under_way.values() if not slot.wanted]:
             del self._under_way[slot.number]  # a smaller count took the place away meanwhile
         room = self._room()
@@ -49,6 +74,7 @@ class Roll:
                 self.replaced += 1
             elif may_begin and self._begin(slot, now):
                 room[key] -= 1
+                self._moved_at = now
             else:
                 waiting.append(slot)
         self._pending = waiting
@@ -70,7 +96,7 @@ class Roll:
         reason = loss.exit.remark.strip() or loss.exit.sentence
         self._tries[slot.number] += 1
         del self._under_way[slot.number]
-        if self.replaced == 0:
+        if self.replaced == 0 and not self._is_proven:
             self._cancel(f"the first new child (slot {slot.number}) did not become ready: {reason}")
         elif self._tries[slot.number] < TRIES_PER_SLOT:
             self._pending.append(slot)

@@ -3,6 +3,7 @@
 import os
 import signal
 import socket
+import threading
 import time
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from tests.helpers.until import until
 from tests.supervisor.stage import Stage
+from tests.supervisor.test_orders import cgroup_of
 
 
 def test_a_changed_count_is_applied_by_difference(stage: Stage) -> None:
@@ -241,9 +243,9 @@ def test_a_growing_count_never_overshoots(stage: Stage) -> None:
 def test_ttin_and_ttou_add_and_take_one_each(stage: Stage) -> None:
     stage.plan(2).start()
 
-    for _ in range(3):
+    for count in (3, 4, 5):  # two pending signals of one number are one to the kernel
         stage.signal(signal.SIGTTIN)
-        time.sleep(0.05)  # two pending signals of one number are one to the kernel
+        until(lambda count=count: stage.status()["groups"][0]["count"] == count, "one more")
     stage.until_pids(5)
 
     stage.signal(signal.SIGTTOU)
@@ -408,3 +410,107 @@ def test_a_roll_with_a_larger_count_ends_with_all_new(stage: Stage) -> None:
     assert stage.command("reload", wait=True)[0] == 200
 
     stage.until_pids(5, without=before)
+
+
+# ---------------------------------------------------------------- rolls that are stuck
+
+
+def stuck_roll(stage: Stage, count: int = 3) -> set[int]:
+    """A roll that has replaced its first worker and then waits for memory, which busy leavers keep; the first pids."""
+    cgroup_of(stage, limit_mb=1000, used_mb=999)
+    stage.plan(count, memory={"check_seconds": 0.1}).start()
+    until(lambda: all(worker["rss_bytes"] for worker in stage.workers()), "measured")
+    first = stage.pids()
+    for slot in range(1, count + 1):
+        stage.tell(slot, "job 600")
+        stage.until_worker(slot, state="busy")
+    assert stage.command("reload", rolling=True)[0] == 200
+    until(lambda: "replacements wait for memory" in str(stage.status()["pool"]["problems"]), "stuck")
+    return first
+
+
+def test_a_reload_is_answered_and_takes_effect_though_the_roll_before_waits_for_memory(stage: Stage) -> None:
+    first = stuck_roll(stage)
+
+    stage.change(count=5)
+    code, answer = stage.command("reload")
+
+    assert (code, answer["done"]) == (200, False)
+    assert any("5" in change for change in answer["changes"])
+    until(lambda: len([w for w in stage.workers() if w["state"] in ("idle", "busy")]) == 5, "the new count")
+    assert stage.state() == "reloading"
+    cgroup_of(stage, limit_mb=1000, used_mb=100)
+    stage.until_state("ready")
+    assert stage.status()["pool"]["last_reload"]["ok"]
+    assert not stage.pids() & first
+
+
+def test_a_bad_file_is_refused_though_the_roll_before_waits_and_that_one_goes_on(stage: Stage) -> None:
+    first = stuck_roll(stage)
+    good = (stage.scene / "plan.json").read_text()
+
+    (stage.scene / "plan.json").write_text("{")
+    code, answer = stage.command("reload")
+
+    assert code == 409
+    assert stage.state() == "reloading"
+    assert stage.status()["pool"]["last_reload"]["error"] == answer["error"]
+    (stage.scene / "plan.json").write_text(good)
+    cgroup_of(stage, limit_mb=1000, used_mb=100)
+    stage.until_state("ready")
+    assert not stage.pids() & first
+    assert not stage.status()["pool"]["last_reload"]["ok"]  # the later word stands until the next reload
+    assert stage.command("reload")[0] == 200
+    assert stage.status()["pool"]["last_reload"]["ok"]
+
+
+def test_a_broken_deploy_upon_a_roll_that_waits_leaves_that_roll_to_go_on(stage: Stage) -> None:
+    first = stuck_roll(stage)
+    proved = stage.pids() - first
+
+    stage.set("broken")
+    asked = Asked(stage, "reload", rolling=True, wait=True)
+    until(lambda: stage.command("reload", rolling=True)[0] == 202, "under way, and waiting for memory too")
+    cgroup_of(stage, limit_mb=1000, used_mb=100)
+    code, answer = asked.answer()
+    stage.unset("broken")
+
+    assert code == 409, answer
+    assert "did not become ready" in str(answer["error"])
+    until(lambda: not stage.pids() & first, "the roll before has ended")
+    assert proved <= stage.pids()
+    assert not stage.status()["pool"]["last_reload"]["ok"]
+
+
+def test_who_asks_for_a_reload_whose_first_new_worker_must_wait_is_told_so(stage: Stage) -> None:
+    cgroup_of(stage, limit_mb=1000, used_mb=999)
+    stage.plan(2, memory={"check_seconds": 0.1}).start()
+    until(lambda: all(worker["rss_bytes"] for worker in stage.workers()), "measured")
+    stage.tell(1, "job 600")
+    stage.until_worker(1, state="busy")
+    assert stage.command("restart", slot=1)[0] == 200  # its leaver works on, and keeps its memory
+    stage.until_state("ready")
+
+    code, answer = stage.command("reload", rolling=True)
+
+    assert (code, answer["ok"], answer["done"]) == (202, True, False)
+    assert "not proved by a new worker yet: replacements wait for memory" in answer["message"]
+    stage.change(count=3)
+    assert stage.command("reload")[0] == 202
+    stage.until_worker(3, state="idle")
+    cgroup_of(stage, limit_mb=1000, used_mb=100)
+    stage.until_state("ready")
+    assert stage.status()["pool"]["last_reload"]["ok"]
+
+
+class Asked:
+    """A command whose answer may be long in coming."""
+
+    def __init__(self, stage: Stage, verb: str, **options: object) -> None:
+        self._answers: list[tuple[int, dict[str, object]]] = []
+        self._thread = threading.Thread(target=lambda: self._answers.append(stage.command(verb, **options)))
+        self._thread.start()
+
+    def answer(self) -> tuple[int, dict[str, object]]:
+        self._thread.join(60)
+        return self._answers[0]
