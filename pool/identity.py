@@ -5,6 +5,7 @@ import re
 import secrets
 import socket
 from dataclasses import dataclass
+from functools import cache, lru_cache
 from pathlib import Path
 
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -107,6 +108,7 @@ def process_mark(pid: int | None = None) -> ProcessMark:
     return ProcessMark(pid, int(fields[19]), boot_id(), pid_namespace())
 
 
+@cache
 def boot_id() -> str:
     """The kernel's id of this boot; empty where /proc hides it."""
     try:
@@ -117,6 +119,12 @@ def boot_id() -> str:
 
 def pid_namespace() -> int:
     """The inode of our pid namespace; 0 where /proc hides it."""
+    return _namespace_of(os.getpid())
+
+
+@lru_cache(maxsize=1)
+def _namespace_of(own_pid: int) -> int:
+    """A process never leaves its namespace; a child that was forked into another has another pid there."""
     try:
         return Path("/proc/self/ns/pid").stat().st_ino
     except OSError:

@@ -27,6 +27,7 @@ class Crew:
         self._board, self._pool = board, pool
         self._pidfds: dict[tuple[int, int], int] = {}  # (pid, generation) -> pidfd, or why there is none
         self._poll = select.poll()
+        self._records: list[Record] = []
         self._workers: list[Record] = []
         self._workers_turns = self._idle_turns = -1
 
@@ -34,9 +35,16 @@ class Crew:
         """Every record of a worker or web process, living or dead, whose pid is known."""
         return iter(self._working())
 
+    def _all(self) -> list[Record]:
+        """Every record that was ever taken."""
+        used = self._board.used
+        if used != len(self._records):
+            self._records = [self._board.record(index) for index in range(used)]
+        return self._records
+
     def _working(self) -> list[Record]:
-        records = [self._board.record(index) for index in range(self._board.used)]
-        turns = sum(record.tenant.turn for record in records)
+        records = self._all()
+        turns = sum([record.tenant.turn for record in records])
         if turns != self._workers_turns:
             self._workers_turns, self._workers = turns, list(filter(_is_working, records))
         return self._workers
@@ -47,7 +55,7 @@ class Crew:
     def holds_anything(self) -> bool:
         """Whether anybody works on a job. At a glance while nobody has written anything since it was so."""
         workers = self._working()
-        turns = sum(record.process.turn for record in workers)
+        turns = sum([record.process.turn for record in workers])
         if turns == self._idle_turns:
             return False
         if any(record.process.read().state == State.BUSY for record in workers):
@@ -57,8 +65,7 @@ class Crew:
 
     def turns(self) -> int:
         """Rises with every birth, death note and settled departure."""
-        records = (self._board.record(index) for index in range(self._board.used))
-        return sum(record.tenant.turn + record.note.turn + record.done.turn for record in records)
+        return sum([record.tenant.turn + record.note.turn + record.done.turn for record in self._all()])
 
     def may_have_ended(self) -> bool:
         """Whether one of those whom we have looked at so far may be dead; at a glance."""

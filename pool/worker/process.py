@@ -29,7 +29,7 @@ from pool.worker.timeouts import Interrupts
 from pool.worker.watchman import Watchman
 
 SLICE_S = 1.0
-BELL_SLICE_S = 4.5  # a sign of life is due every 5 s
+BELL_SLICE_S = 4.8  # a sign of life is due every 5 s
 FALSE_RINGS = 20
 WAIT_FOR_REPLACEMENT_S = 30.0
 REPLACED_FIRST = (Exit.MEMORY, Exit.MAX_JOBS, Exit.MAX_AGE)

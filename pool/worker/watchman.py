@@ -9,22 +9,24 @@ AWAKE_WITHIN_S = 2.5
 
 
 class Watchman:
-    """The keeper as a sleeper sees it."""
+    """The keeper as a sleeper sees it. Its death shows soon enough: a dead one shows no life."""
 
     def __init__(self, board: Board) -> None:
         self._board = board
         self._keeper: Record | None = None
+        self._turn = 0
 
     def is_awake(self) -> bool:
         """Whether a living keeper looks for lost rings once a second, so that a sleeper need not."""
-        if self._keeper is None or not _is_on_duty(self._keeper):
-            self._keeper = next(filter(_is_on_duty, self._board.taken()), None)
-        return self._keeper is not None
+        keeper = self._keeper
+        if keeper is None or keeper.tenant.turn != self._turn or not _is_at_work(keeper):
+            keepers = (record for record in self._board.taken() if record.tenant.read().role == Role.KEEPER)
+            keeper = self._keeper = next(filter(_is_at_work, keepers), None)
+            self._turn = 0 if keeper is None else keeper.tenant.turn
+        return keeper is not None
 
 
-def _is_on_duty(record: Record) -> bool:
-    if record.tenant.read().role != Role.KEEPER or record.note.read().pid:
-        return False
+def _is_at_work(record: Record) -> bool:
     process = record.process.read()
     is_at_work = process.state in (State.IDLE, State.BUSY) and process.exit == Exit.NONE
     return is_at_work and monotonic_now() - process.alive_at < AWAKE_WITHIN_S

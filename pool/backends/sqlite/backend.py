@@ -200,7 +200,6 @@ class SqliteBackend:
         """Writes only when something is due. Also keeps the -wal short and sweeps deserted bells."""
         self._waiting.quiet_alarm()
         self._waiting.sweep()
-        self._store.shorten_wal()
         sight = self._patrol.look()
         if sight.has_due(self._host.wall()):
             return self._store.write(lambda tx: upkeep.promote(tx, limit))

@@ -1,5 +1,6 @@
 """Reading steps: jobs, queues, numbers, pools."""
 
+from functools import lru_cache
 from typing import Any
 
 from pool.backends.contract import JobFilter, Page, PoolState, QueueState
@@ -210,16 +211,18 @@ def numbers(tx: Transaction) -> dict[str, Any]:
     }
 
 
+@lru_cache(maxsize=2 * _HOURS)
+def _label(hour: int) -> str | None:
+    return as_rfc3339(hour * 3600.0)
+
+
 def _hours(tx: Transaction) -> tuple[dict[str, Any], ...]:
     """The last 24 UTC hours, oldest first, with zeros."""
     this = int(tx.now // 3600)
     known = {row[0]: row[1:] for row in tx.all(_SQL["hours"], (this - _HOURS,) * 2)}
     hours = range(this - _HOURS + 1, this + 1)
     names = ("enqueued", "completed", "retried", "failed")
-    return tuple(
-        {"hour": as_rfc3339(hour * 3600.0), **dict(zip(names, known.get(hour, (0,) * 4), strict=True))}
-        for hour in hours
-    )
+    return tuple({"hour": _label(hour), **dict(zip(names, known.get(hour, (0,) * 4), strict=True))} for hour in hours)
 
 
 # ---------------------------------------------------------------- pools

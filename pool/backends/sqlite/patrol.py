@@ -38,12 +38,13 @@ class Patrol:
         self._last: Sight | None = None
 
     def look(self) -> Sight:
-        """What is to be done now; reads only. Rings every class that sleeps beside pending work."""
+        """What is to be done now; reads only. Rings every class that sleeps beside pending work, and keeps the -wal short."""
         self._store.look_at_file()
         last = self._last
         if last is None or last.is_waiting or last.stamp is None or last.stamp != self._store.stamp():
             last = self._last = self._look()
             self._store.bells.ring_classes(last.sleepers)
+            self._store.shorten_wal()
         return last
 
     def _look(self) -> Sight:

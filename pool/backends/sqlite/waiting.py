@@ -50,7 +50,7 @@ class Waiting:
         `watched`: the store is left alone meanwhile, but for a look whether its file is still the one we know."""
         deadline = monotonic_now() + seconds
         while True:
-            bell = self._bell(want)
+            bell = self._bell_in_place(want)
             if bell is not None:
                 bell.watch(interrupt_fd)
             if watched and bell is not None:
@@ -116,10 +116,21 @@ class Waiting:
 
     def pass_on(self, want: Want) -> None:
         """There is more for this class: wake one more of it."""
-        bell = self._last_bell if want is self._last_want and self._pid == os.getpid() else self._bell(want)
+        bell = self._same_bell(want) or self._bell(want)
         self._last_want, self._last_bell = want, bell
         if bell is not None:
             bell.ring()
+
+    def _same_bell(self, want: Want) -> OwnBell | None:
+        """Mostly the very want of the last time asks again."""
+        return self._last_bell if want is self._last_want and self._pid == os.getpid() else None
+
+    def _bell_in_place(self, want: Want) -> OwnBell | None:
+        bell = self._same_bell(want)
+        if bell is None or not bell.is_in_place():
+            bell = self._bell(want)
+            self._last_want, self._last_bell = want, bell
+        return bell
 
     def _bell(self, want: Want) -> OwnBell | None:
         """Our bell of this class, hung up if need be; None where it cannot be (then the slices must do)."""
