@@ -1,6 +1,9 @@
 """Whole pools, on each backend in turn: every test opens its own house."""
 
+import os
+import subprocess
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -36,6 +39,28 @@ def on_each_store(request: pytest.FixtureRequest, open_house: OpenHouse) -> Open
         return house
 
     return open_one
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 4 MB."""
+    if os.geteuid():
+        pytest.skip("needs the right to mount")
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)], check=True)
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def fill_up(path: Path) -> None:
+    """To the last byte."""
+    with path.open("ab", buffering=0) as file:
+        try:
+            while True:
+                file.write(b"x" * 4096)
+        except OSError:
+            return
 
 
 def with_setting(house: House, section: str, line: str) -> House:

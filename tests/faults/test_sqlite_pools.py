@@ -1,11 +1,8 @@
 """Whole pools on an SQLite file that a stranger locks, and on a disk that fills up."""
 
-import os
 import sqlite3
-import subprocess
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -13,7 +10,7 @@ import pytest
 
 from pool.backends.contract import JobFilter
 from pool.errors import BackendUnavailable
-from tests.faults.conftest import OpenHouse
+from tests.faults.conftest import OpenHouse, fill_up
 from tests.helpers.house import APP, House
 
 
@@ -73,18 +70,6 @@ def heavy(text: str) -> None:
 )
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 4 MB."""
-    if os.geteuid():
-        pytest.skip("needs the right to mount")
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)], check=True)
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
-
-
 def test_a_full_disk_stops_the_pool_and_loses_nothing(open_house: OpenHouse, small_disk: Path) -> None:
     house = open_house(workers=2, app=HEAVY, backend=f"sqlite:///{small_disk}/jobs.db")
     filler = small_disk / "filler"
@@ -120,12 +105,3 @@ def fill(house: House) -> list[str]:
         for _ in range(200):
             accepted += house.enqueue_many([("tasks.heavy", {"text": "x" * 20_000})] * 2)
     return accepted
-
-
-def fill_up(path: Path) -> None:
-    with path.open("ab", buffering=0) as file:
-        try:
-            while True:
-                file.write(b"x" * 4096)
-        except OSError:
-            return
