@@ -8,7 +8,7 @@ Absolute numbers depend on the machine and on what else it does; the ratios are 
 
 import argparse
 
-from tests.bench import growth, measures, scale, speeds
+from tests.bench import anatomy, growth, measures, scale, speeds
 
 MEASURES = {
     "throughput": speeds.throughput,
@@ -19,8 +19,9 @@ MEASURES = {
     "pending": measures.pending,
     "growth": growth.growth,
     "scale": scale.scale,
+    "anatomy": anatomy.anatomy,
 }
-OF_BOTH = ("growth", "scale", "all")
+OF_BOTH = ("growth", "scale", "anatomy", "all")
 
 
 def main() -> None:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from pool.backends.contract import JobFilter
 from pool.jobs.ids import new_job_id
@@ -26,6 +27,18 @@ def noop(n: int = 0, text: str = "") -> None:
 def tell(n: int = 0) -> float:
     """When it began."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+@pool.job
+def talk(n: int = 0) -> None:
+    print("a line")
+
+@pool.job
+def follow(n: int = 0) -> None:
+    pool.current().enqueue(noop.options(delay=3600), n)
+
+@pool.job
+def report(n: int = 0) -> None:
+    pool.current().progress(1.0)
 
 @pool.job
 def sleep(seconds: float = 60.0) -> float:
@@ -67,12 +80,16 @@ def payload_of(size: int) -> str:
     return frame.replace('""', f'"{"x" * max(0, size - len(frame))}"')
 
 
-def fill(house: House, jobs: int, kind: str = "tasks.noop", payload: str = PAYLOAD) -> None:
-    """Enqueue so many, in batches."""
+def fill(house: House, jobs: int, payload: str = PAYLOAD, **fields: Any) -> None:
+    """Enqueue so many, in batches; `fields` as of a new job."""
     most = max(1, min(CHUNK, MOST_BYTES_AT_ONCE // len(payload)))
     for start in range(0, jobs, most):
         count = min(most, jobs - start)
-        house.store.enqueue([NewJob(id=new_job_id(), type=kind, payload=payload) for _ in range(count)])
+        house.store.enqueue([_job(payload=payload, **fields) for _ in range(count)])
+
+
+def _job(**fields: Any) -> NewJob:
+    return NewJob(**{"id": new_job_id(), "type": "tasks.noop", **fields})
 
 
 def speed(server: Server | None, workers: int, jobs: int, *, settings: str = "") -> Speed:
@@ -100,12 +117,18 @@ def speeds(
 
 
 def measured(
-    houses: Sequence[House], server: Server | None, jobs: int, *, payload: str = PAYLOAD, left: int = 0
+    houses: Sequence[House],
+    server: Server | None,
+    jobs: int,
+    *,
+    payload: str = PAYLOAD,
+    left: int = 0,
+    **fields: Any,
 ) -> Speed:
     """Pools on one store: the queue is filled while it is closed, opened, and closed again when so many are done."""
     house = houses[0]
     house.store.set_queue("default", paused=True)
-    fill(house, jobs + left - house.counts()["pending"], payload=payload)
+    fill(house, jobs + left - house.counts()["pending"], payload, **fields)
     done = house.counts()["completed"]
     before = _spent(houses, server)
     house.store.set_queue("default", paused=False)
