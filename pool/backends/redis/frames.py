@@ -31,9 +31,10 @@ def packed_id(job_id: str) -> bytes:
 def quick_id(job_id: str) -> bytes:
     """The packed form of an id that came from the store; anything else is nobody's id."""
     try:
-        return bytes.fromhex(job_id.replace("-", ""))
+        packed = bytes.fromhex(job_id.replace("-", ""))
     except ValueError:
         return NO_JOB_ID
+    return packed if len(packed) == len(NO_JOB_ID) else NO_JOB_ID
 
 
 def id_text(packed: bytes) -> str:

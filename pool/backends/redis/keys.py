@@ -1,5 +1,7 @@
 """Names of the keys. All carry one hash tag, so that a namespace lives on one node of a cluster."""
 
+import struct
+
 from pool.backends.contract import Want
 from pool.errors import ConfigError
 from pool.identity import LaneId, PoolId
@@ -9,6 +11,7 @@ FIXED = (
     "expiry", "pools",
 )  # fmt: skip
 SEPARATOR = "\x1f"
+_SHORT = struct.Struct(">H")
 SPAN = 2**46  # as in parts/places.lua
 
 
@@ -38,6 +41,12 @@ def lane_field(lane: LaneId) -> str:
     return f"{lane.worker.slot}.{lane.worker.generation}/{lane.lane}"
 
 
+def lane_words(lane: LaneId) -> bytes:
+    """The lane as a job's state has it: its length, and the text."""
+    text = str(lane).encode()
+    return _SHORT.pack(len(text)) + text
+
+
 def listed(names: tuple[str, ...]) -> str:
     """Names between separators, so that a whole name can be looked for."""
     return SEPARATOR + SEPARATOR.join(names) + SEPARATOR if names else ""
@@ -54,3 +63,8 @@ def ranks_of(want: Want) -> tuple[str, str]:
     low = (100 - want.max_priority) * SPAN
     high = "+inf" if want.min_priority <= 0 else f"({(101 - want.min_priority) * SPAN}"
     return str(max(0, low)), high
+
+
+def is_whole(want: Want) -> bool:
+    """Whether it leaves out no priority and its holder's pool beats for it: what nearly all ask for."""
+    return want.min_priority <= 0 and want.max_priority >= 100 and not want.lease_seconds

@@ -238,6 +238,11 @@ def read_claim(packed: bytes, raw: bytes, kept: bytes) -> Claim:
     )
 
 
+def read_clock(seconds: bytes, microseconds: bytes) -> float:
+    """The server's time, as its scripts have it."""
+    return float(seconds) + float(microseconds) / 1_000_000
+
+
 def read_first_claim(packed: bytes, raw: bytes, claimed_at: float) -> Claim:
     """The first claim of a job: it has no state to read yet."""
     created, _, _, priority, max_retries, _, kind, queue, owner, extras, payload = _record_parts(raw)

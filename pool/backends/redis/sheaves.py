@@ -11,10 +11,10 @@ from pool.backends.redis.frames import quick_id
 from pool.backends.redis.keys import class_of, lane_field, listed
 from pool.backends.redis.records import read_claim, read_first_claim, settlement_frames
 from pool.backends.redis.scripts import step
-from pool.backends.redis.work import RedisWork, mark_text, refusal
+from pool.backends.redis.work import RedisWork, is_plain, mark_text, refusal
 from pool.backends.sheaf import one_by_one
 from pool.identity import LaneId, process_mark
-from pool.jobs.job import Claim, Outcome, Settlement
+from pool.jobs.job import Claim, Settlement
 
 MOST_LANES = 500  # a script's arguments and unpack have their limits
 PLAIN_AGAIN = 16  # calls of the lead alone before a plain case is hoped for again
@@ -145,7 +145,7 @@ def _words(settlements: Sequence[Settlement | None]) -> bytes | None:
     for place, word in enumerate(settlements):
         if word is None:
             continue
-        if word.outcome is not Outcome.COMPLETED or word.cause or word.output or word.children:
+        if not is_plain(word):
             return None
         frames = settlement_frames(word)
         parts.append(_WORD.pack(place, quick_id(word.job_id), word.claim, word.started_at or 0.0, len(frames)))

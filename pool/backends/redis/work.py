@@ -1,6 +1,7 @@
 """What a lane does, on Redis: the hot path, and the sleep beside it."""
 
 import os
+import struct
 from itertools import chain
 from typing import Any
 
@@ -8,12 +9,14 @@ from pool.backends.contract import Answer, Held, Want
 from pool.backends.redis.connection import Argument, Connection, pack, pack_words
 from pool.backends.redis.frames import quick_id
 from pool.backends.redis.intake import RedisIntake
-from pool.backends.redis.keys import class_of, lane_field, listed, ranks_of
+from pool.backends.redis.keys import SEPARATOR, class_of, is_whole, lane_field, lane_words, listed, ranks_of
 from pool.backends.redis.records import (
     cause_frames,
     job_arguments,
     output_frame,
     read_claim,
+    read_clock,
+    read_first_claim,
     report_frames,
     settlement_frames,
 )
@@ -23,18 +26,17 @@ from pool.clock import monotonic_now
 from pool.descriptors import readable
 from pool.errors import BackendUnavailable, ClaimLost, LaneBarred, RequestRefused
 from pool.identity import LaneId, ProcessMark, process_mark
-from pool.jobs.job import Outcome, Settlement
+from pool.jobs.job import Claim, Outcome, Settlement
 
 POLL_SECONDS = 1.0
 ABSENT_SECONDS = 0.5  # how long a wait sleeps at least when the store is away
 LISTEN_AGAIN_SECONDS = 60.0
-EXCHANGE_WORDS = 1 + 6 + 20  # count of keys, keys, arguments without children
+EXCHANGE_WORDS = 1 + 6 + 10  # count of keys, keys, arguments of the usual call
+LONG_WORDS = 9  # more of a settlement that is not plain
 JOB_WORDS = 5
-_NO_SETTLEMENT = b"$0\r\n\r\n" * 9
-_COMPLETED = (  # job id, claim, outcome, reason, delay, misfit, started_at, frames for the job, frames for the attempt
-    b"$%d\r\n%b\r\n$%d\r\n%b\r\n$9\r\ncompleted\r\n$0\r\n\r\n$3\r\n0.0\r\n$1\r\n0\r\n"
-    b"$%d\r\n%b\r\n$%d\r\n%b\r\n$0\r\n\r\n"
-)
+MOST_CLAIMS = 2**32 - 1
+_NO_WORD = b"$0\r\n\r\n"
+_PLAIN = struct.Struct(">16sId")  # job id, claim, started_at
 _SETTLED = (None, True, False)
 _NO_WANT_YET = object()  # None is a want too
 
@@ -61,15 +63,15 @@ class RedisWork(RedisIntake):
         if self._pid != os.getpid():
             self._forget_pieces()
         number = b"%d" % request
+        more, word = (0, _NO_WORD) if settlement is None else _settlement_piece(settlement)
         rest = b"%b$%d\r\n%b\r\n%b%b" % (
             self._lane_bytes if lane is self._lane else self._turn_to_lane(lane),
             len(number),
             number,
             self._want_bytes if want is self._want else self._turn_to_want(want),
-            _NO_SETTLEMENT if settlement is None else _settlement_piece(settlement),
+            word,
         )
-        words = EXCHANGE_WORDS if settlement is None else EXCHANGE_WORDS + JOB_WORDS * len(settlement.children)
-        answer = self._session.run_packed(step("exchange"), words, rest)
+        answer = self._session.run_packed(step("exchange"), EXCHANGE_WORDS + more, rest)
         if answer[0]:
             raise refusal(lane, request, answer)
         claim = read_claim(*answer[2:]) if len(answer) > 2 else None
@@ -87,24 +89,29 @@ class RedisWork(RedisIntake):
 
     def _lane_piece(self, lane: LaneId) -> bytes:
         keys = (*self._keys.exchange, self._keys.pool(lane.worker.pool))
-        who = lane_field(lane), lane.worker.slot, lane.worker.generation
+        who = lane_field(lane), lane.worker.generation, f"bar/{lane.worker.slot}", lane_words(lane)
         words: tuple[Argument, ...] = (len(keys), *keys, *who)
         return _remember(self._lanes, lane, pack_words(words))
 
     def _want_piece(self, want: Want | None) -> bytes:
-        """The mark of this process, so that a keeper on the same machine can prove its death, and the want."""
-        words: tuple[Argument, ...] = ("",) * 6
+        """The want, and the mark of this process, so that a keeper on the same machine can prove its death."""
+        words: tuple[Argument, ...] = ("", "", "")
+        seldom = ("", "", "")
         if want is not None:
             mode, names = ("*", want.reserved) if want.is_any else ("=", want.queues)
-            lease = repr(float(want.lease_seconds or 0))
-            words = (mode, *ranks_of(want), class_of(want), lease, listed(names))
-        return _remember(self._wants, want, pack_words((mark_text(process_mark()), *words)))
+            seldom = (*ranks_of(want), repr(float(want.lease_seconds or 0)))
+            words = (mode if is_whole(want) else "?" + mode, listed(names), self._keys.bell(class_of(want)))
+        return _remember(self._wants, want, pack_words((*words, SEPARATOR.join((mark_text(process_mark()), *seldom)))))
 
     def _forget_pieces(self) -> None:
         """After a fork: the mark in them is the parent's."""
         self._wants.clear()
         self._want = _NO_WANT_YET
         self._pid = os.getpid()
+
+    @staticmethod
+    def _claim_of(parts: list[bytes]) -> Claim:
+        return read_claim(*parts) if parts[2] else read_first_claim(parts[0], parts[1], read_clock(*parts[3:]))
 
     def _is_claim_on_disk(self, lane: LaneId) -> bool:
         """An at-most-once claim starts only when the disk has it; else it is handed back unstarted."""
@@ -180,26 +187,33 @@ class RedisWork(RedisIntake):
         readable([] if interrupt_fd is None else [interrupt_fd], seconds)
 
 
-def _settlement_piece(word: Settlement) -> bytes:
-    """Nine words, and five for each child; the usual word is formatted in one go."""
-    if word.outcome is Outcome.COMPLETED and not (word.cause or word.output or word.children):
-        claim, started = b"%d" % word.claim, repr(float(word.started_at or 0)).encode()
-        frames = settlement_frames(word)
-        job_id = quick_id(word.job_id)
-        return _COMPLETED % (len(job_id), job_id, len(claim), claim, len(started), started, len(frames), frames)
+def is_plain(word: Settlement) -> bool:
+    """Whether it says no more than that the job completed, and with which result."""
+    is_possible = 0 < word.claim <= MOST_CLAIMS
+    return word.outcome is Outcome.COMPLETED and is_possible and not (word.cause or word.output or word.children)
+
+
+def _settlement_piece(word: Settlement) -> tuple[int, bytes]:
+    """How many words it has above the usual one, and all: nine of them and five for each child when it is not plain."""
+    if is_plain(word):
+        plain = _PLAIN.pack(quick_id(word.job_id), word.claim, word.started_at or 0.0)
+        if word.result is not None:
+            plain += settlement_frames(word)
+        return 0, b"$%d\r\n%b\r\n" % (len(plain), plain)
     children = chain.from_iterable(map(job_arguments, word.children))
-    return pack_words((*_settlement_words(word), *children))
+    piece = pack_words((b"", *_settlement_words(word), *children))
+    return LONG_WORDS + JOB_WORDS * len(word.children), piece
 
 
 def _settlement_words(word: Settlement) -> tuple[Argument, ...]:
     return (
         quick_id(word.job_id),
         word.claim,
+        repr(float(word.started_at or 0)),
         word.outcome.value,
         word.reason.value if word.reason else "",
         repr(float(word.delay)),
         int(word.misfit),
-        repr(float(word.started_at or 0)),
         settlement_frames(word),
         cause_frames(word.cause) + output_frame(word.output),
     )

@@ -1,78 +1,95 @@
 -- Settle what a lane held and hand out the next job, in one step.
 -- KEYS 1 jobs  2 state  3 heads  4 dues  5 stats  6 pool:<pool> of the lane; the long road uses the others of
 --      parts/keys.lua as well (same hash tag; each is looked at before the first write)
--- ARGV 1 lane ("slot.generation/lane")  2 slot  3 generation  4 request  5 mark of the process ("" none)
---      6 want: "" none, "*" or "="  7 lowest rank  8 highest rank  9 class (its bell)  10 lease seconds (0: the pool's)
---      11 names of queues between unit separators
---      12 job id ("" = nothing to settle)  13 claim  14 outcome  15 reason  16 delay  17 misfit (0/1)  18 started_at
---      19 frames for the job  20 frames for the attempt (kept if not "" or not completed)  21 on: children, 5 each
+-- ARGV 1 lane ("slot.generation/lane")  2 generation  3 "bar/<slot>"  4 the lane as a state has it (>H length, text)
+--      5 request  6 want: "" none, "*" or "="; "?" and one of these if it leaves out priorities or has a lease
+--      7 names of queues between unit separators  8 bell:<class>  9 what is seldom needed, between unit separators: mark
+--      of the process, lowest rank, highest rank, lease seconds (0: the pool's)
+--      10 a plain completion: job id, claim, started_at, frames for the job (>c16Id, the rest); "" none
+--      11 any other settlement, if there is one: job id, claim, started_at, outcome, reason, delay, misfit (0/1), frames for
+--      the job, frames for the attempt (kept if not "" or not completed), then the children, 5 each
 -- Returns {verdict, settled, ...}: verdict 0 fine, 1 refused (then the last request), 2 barred;
---      settled 0 none, 1 yes, 2 lost; then id, record, state of the claim if there is one.
+--      settled 0 none, 1 yes, 2 lost; then, if there is a claim, id, record, state, or "" for a first claim, and the seconds
+--      and microseconds of it.
 local call, pcall_redis = redis.call, redis.pcall
 local JOBS, STATE, HEADS, DUES, STATS, POOL = unpack(KEYS)
-local ROOT = string.sub(JOBS, 1, -5)
+local LANE, LANE_WORDS, WANT, BELL, PLAIN = ARGV[1], ARGV[4], ARGV[6], ARGV[8], ARGV[10]
+local request = tonumber(ARGV[5])
+local kept = call('HMGET', POOL, LANE, ARGV[3], 'beat')
+local entry = kept[1]
+local is_barred = kept[2] and tonumber(ARGV[2]) <= tonumber(kept[2])
 local clock = call('TIME')
 local NOW = tonumber(clock[1]) + tonumber(clock[2]) / 1000000
-local NOW_TEXT = clock[1] .. '.' .. string.sub('000000' .. clock[2], -6)
-local LANE, JOB, WANT = ARGV[1], ARGV[12], ARGV[6]
-local LANE_TEXT = string.sub(POOL, #ROOT + 6) .. '/' .. LANE
-local request = tonumber(ARGV[4])
-local kept = call('HMGET', POOL, LANE, 'bar/' .. ARGV[2], 'beat')
-local is_barred = kept[2] and tonumber(ARGV[3]) <= tonumber(kept[2])
+local ROOT = string.sub(JOBS, 1, -5)
 
 -- ---------------------------------------------------------------- the straight road
 -- A known lane completes a plain job and takes the next plain one: by far the most frequent step. It is written out
--- here, without functions and tables, because making those takes half the time of a step. Nothing is written before
--- all is known to be plain; whatever is not breaks off to the long road below, which is complete. Layouts and letters
--- are those of parts/records.lua.
+-- here, without functions and tables, and with as few texts as can be: each text that Lua makes or is given is hashed,
+-- looked up and swept away later, and that is what most of a step's time goes into. Nothing is written before all is
+-- known to be plain; whatever is not breaks off to the long road below, which is complete. Layouts and letters are those
+-- of parts/records.lua.
 repeat
-  if not kept[1] or is_barred then break end
-  local STATE_FORM = '>BBIHHHHdddddH'
-  local last, _, _, lease, sign, id_at = struct.unpack('>dBIdI', kept[1])
-  if request <= last or (id_at <= #kept[1] and string.sub(kept[1], id_at) ~= JOB) then break end
+  if not entry or #entry < 25 or is_barred or #ARGV > 10 then break end
+  local last, _, _, lease, _, id_at = struct.unpack('>dBIdI', entry)
+  if request <= last or lease > 0 then break end
+  local job, job_claim, started, frames_at = nil, 0, 0, 0
+  if PLAIN ~= '' then job, job_claim, started, frames_at = struct.unpack('>c16Id', PLAIN) end
+  if id_at <= #entry and string.sub(entry, id_at) ~= job then break end
 
   -- the next job: of an explicit list the first queue that has one, else the best of the two queues with the lowest
   -- bounds, provided that no third can have a better one
-  local queue, id, raw, behind, behind_rank, aged
+  local queue, id, raw, pending, behind, behind_rank
   if WANT ~= '' then
-    if ARGV[7] ~= '0' or ARGV[8] ~= '+inf' then break end
-    if call('ZCARD', DUES) > 0 and call('ZRANGEBYSCORE', DUES, '-inf', NOW_TEXT, 'LIMIT', '0', '1')[1] then break end
+    if call('ZCARD', DUES) > 0 and call('ZRANGEBYSCORE', DUES, '-inf', NOW, 'LIMIT', '0', '1')[1] then break end
+    local ageing = call('HGET', STATS, 'ageing')
+    if ageing and tonumber(ageing) ~= 0 then break end -- waiting counts here: the first is not always the next
     if WANT == '=' then
-      for listed in string.gmatch(ARGV[11], '[^\31]+') do
-        local bound = call('ZSCORE', HEADS, listed)
-        local first = bound and call('ZRANGE', ROOT .. 'pending:' .. listed, '0', '0')
-        if first and first[1] then
-          queue, id, aged = listed, first[1], string.byte(bound) == 45
-          break
+      for listed in string.gmatch(ARGV[7], '[^\31]+') do
+        if call('ZSCORE', HEADS, listed) then
+          pending = ROOT .. 'pending:' .. listed
+          local first = call('ZRANGE', pending, '0', '0')
+          if first[1] then
+            queue, id = listed, first[1]
+            break
+          end
+        end
+      end
+    elseif WANT == '*' then
+      local heads = call('ZRANGE', HEADS, '0', '2')
+      queue = heads[1]
+      if queue then
+        local reserved = ARGV[7] -- every worker leaves the queue of webhooks out; it seldom has a head
+        if string.find(reserved, queue, 1, true) and string.find(reserved, '\31' .. queue .. '\31', 1, true) then break end
+        pending = ROOT .. 'pending:' .. queue
+        local second = heads[2]
+        if not second then
+          id = call('ZRANGE', pending, '0', '0')[1]
+          if not id then break end
+        else
+          local third = heads[3]
+          if string.find(reserved, '\31' .. second .. '\31', 1, true) then break end
+          if third and string.find(reserved, '\31' .. third .. '\31', 1, true) then break end
+          local first = call('ZRANGE', pending, '0', '0', 'WITHSCORES')
+          local bounds = call('ZRANGE', HEADS, '1', '2', 'WITHSCORES')
+          id = first[1]
+          if not id then break end
+          if tonumber(first[2]) > tonumber(bounds[2]) then
+            local other = ROOT .. 'pending:' .. second
+            local rival = call('ZRANGE', other, '0', '0', 'WITHSCORES')
+            if not rival[1] then break end
+            if tonumber(rival[2]) < tonumber(first[2]) then
+              queue, id, pending, behind, behind_rank = second, rival[1], other, queue, first[2]
+              first = rival
+            else
+              behind, behind_rank = second, rival[2]
+            end
+            if third and tonumber(first[2]) > tonumber(bounds[4]) then break end
+          end
         end
       end
     else
-      local heads, reserved = call('ZRANGE', HEADS, '0', '2', 'WITHSCORES'), ARGV[11]
-      queue = heads[1]
-      if queue then
-        if reserved ~= '' then -- every worker leaves the queue of webhooks out; it seldom has a head
-          if string.find(reserved, '\31' .. queue .. '\31', 1, true) then break end
-          if heads[3] and string.find(reserved, '\31' .. heads[3] .. '\31', 1, true) then break end
-          if heads[5] and string.find(reserved, '\31' .. heads[5] .. '\31', 1, true) then break end
-        end
-        aged = string.byte(heads[2]) == 45
-        local first = call('ZRANGE', ROOT .. 'pending:' .. queue, '0', '0', 'WITHSCORES')
-        if not first[1] then break end
-        id = first[1]
-        if heads[3] and tonumber(first[2]) > tonumber(heads[4]) then
-          local second = call('ZRANGE', ROOT .. 'pending:' .. heads[3], '0', '0', 'WITHSCORES')
-          if not second[1] then break end
-          if tonumber(second[2]) < tonumber(first[2]) then
-            queue, id, behind, behind_rank = heads[3], second[1], queue, first[2]
-            first = second
-          else
-            behind, behind_rank = heads[3], second[2]
-          end
-          if heads[5] and tonumber(first[2]) > tonumber(heads[6]) then break end
-        end
-      end
+      break
     end
-    if aged then break end -- a bound below zero: waiting counts here, and the first is not always the next
     if id then
       raw = call('HGET', JOBS, id)
       if not raw or #raw < 28 or string.byte(raw, 1) ~= 0 then break end
@@ -82,66 +99,82 @@ repeat
     end
   end
 
-  -- the job that is settled: held by this lane under this claim, completed, without flags, frames, output or children
-  local states = call('HMGET', STATE, JOB, id or '')
-  if states[2] then break end
+  -- the job that is settled: held by this lane under this claim, completed, without flags or frames. Where it stood is
+  -- mostly where the next one stands.
+  local states = (job or id) and call('HMGET', STATE, job or id, id or job)
+  if id and states[2] then break end
+  local where = id and LANE_WORDS .. struct.pack('>H', #queue) .. queue
   local done, done_queue
-  if JOB ~= '' then
+  if job then
     local old = states[1]
-    if not old or ARGV[14] ~= 'completed' or ARGV[20] ~= '' or #ARGV > 20 then break end
-    local status, flags, claim, retries, kills, losses, misfits, _, claimed, _, _, _, lane_n, at =
-      struct.unpack(STATE_FORM, old)
-    if status ~= 114 or flags ~= 0 or claim ~= tonumber(ARGV[13]) then break end
-    if string.sub(old, at, at + lane_n - 1) ~= LANE_TEXT then break end
-    local queue_n, queue_at = struct.unpack('>H', old, at + lane_n)
-    if queue_at + queue_n <= #old then break end
-    done_queue = string.sub(old, queue_at)
-    done = struct.pack(STATE_FORM, 99, 8, claim, retries, kills, losses, misfits, 0, claimed, tonumber(ARGV[18]), NOW,
-      NOW, lane_n) .. string.sub(old, at) .. ARGV[19]
-    call('LLEN', ROOT .. 'completed:' .. done_queue)
+    if not old or #old < 56 + #LANE_WORDS then break end
+    local status, flags, claim, retries, kills, losses, misfits, _, claimed = struct.unpack('>BBIHHHHdd', old)
+    if status ~= 114 or flags ~= 0 or claim ~= job_claim then break end
+    local stood = string.sub(old, 55)
+    if stood == where then
+      done_queue = queue
+    else
+      if string.sub(stood, 1, #LANE_WORDS) ~= LANE_WORDS then break end
+      local queue_n, queue_at = struct.unpack('>H', stood, #LANE_WORDS + 1)
+      if queue_at + queue_n ~= #stood + 1 then break end
+      done_queue = string.sub(stood, queue_at)
+    end
+    done = struct.pack('>BBIHHHHdddddc0', 99, 8, claim, retries, kills, losses, misfits, 0, claimed, started, NOW, NOW, stood)
+    if frames_at <= #PLAIN then done = done .. string.sub(PLAIN, frames_at) end
   end
-  if id and queue ~= done_queue then call('ZCARD', ROOT .. 'running:' .. queue) end
-  call('HLEN', STATS)
+  local completed = done and ROOT .. 'completed:' .. done_queue
+  local running = id and ROOT .. 'running:' .. queue
+  if done then call('LLEN', completed) end
+  if id and queue ~= done_queue then call('ZCARD', running) end
+  if WANT == '' then call('HLEN', STATS) end
 
   -- from here on it writes; the first write is one that a full store does not refuse
   local settled = 0
-  sign = lease > 0 and sign + 1 or tonumber(kept[3] or 0)
   if not id then call('ZREM', HEADS, '') end
   if done then
-    call('ZREM', ROOT .. 'running:' .. done_queue, JOB)
-    call('RPUSH', ROOT .. 'completed:' .. done_queue, JOB)
-    call('HINCRBY', STATS, 'h:' .. string.format('%d', math.floor(NOW / 3600)) .. ':completed', '1')
+    call('ZREM', done_queue == queue and running or ROOT .. 'running:' .. done_queue, job)
+    call('RPUSH', completed, job)
+    local counter = string.format('h:%d:completed', NOW / 3600)
+    if type(pcall_redis('HINCRBY', STATS, counter, '1')) == 'table' then call('HSET', STATS, counter, '1') end
     settled = 1
   end
+  local sign = tonumber(kept[3] or 0)
   if not id then
-    if done then call('HSET', STATE, JOB, done) end
-    if lease > 0 then
-      call('HDEL', POOL, LANE) -- of an HTTP claim: nobody calls it again
-    else
-      call('HSET', POOL, LANE, struct.pack('>dBIdI', request, settled, 0, 0, sign))
-    end
+    if done then call('HSET', STATE, job, done) end
+    call('HSET', POOL, LANE, struct.pack('>dBIdI', request, settled, 0, 0, sign))
     do return {0, settled} end
   end
-  local pending, bell = ROOT .. 'pending:' .. queue, ROOT .. 'bell:' .. ARGV[9]
   call('ZREM', pending, id)
-  local state = struct.pack(STATE_FORM, 114, 0, 1, 0, 0, 0, 0, 0, NOW, 0, 0, NOW, #LANE_TEXT) .. LANE_TEXT
-    .. struct.pack('>H', #queue) .. queue
-  if done then call('HSET', STATE, JOB, done, id, state) else call('HSET', STATE, id, state) end
-  call('ZADD', ROOT .. 'running:' .. queue, NOW_TEXT, id)
+  local state = struct.pack('>BBIHHHHdddddc0', 114, 0, 1, 0, 0, 0, 0, 0, NOW, 0, 0, NOW, where)
+  if done then call('HSET', STATE, job, done, id, state) else call('HSET', STATE, id, state) end
+  call('ZADD', running, '0', id)
   if behind then call('ZADD', HEADS, behind_rank, behind) end
-  if pcall_redis('LLEN', bell) == 0 then -- a bell that is rung already needs no look at what is left
+  if pcall_redis('LLEN', BELL) == 0 then -- a bell that is rung already needs no look at what is left
     local is_left = call('ZCARD', pending) > 0
     if not is_left then
       call('ZREM', HEADS, queue)
       is_left = call('ZCARD', HEADS) > 0
     end
-    if is_left then pcall_redis('RPUSH', bell, '1') end
+    if is_left then pcall_redis('RPUSH', BELL, '1') end
   end
-  call('HSET', POOL, LANE, struct.pack('>dBIdI', request, settled, 1, tonumber(ARGV[10]), sign) .. id)
-  do return {0, settled, id, raw, state} end
+  call('HSET', POOL, LANE, struct.pack('>dBIdIc0', request, settled, 1, 0, sign, id))
+  do return {0, settled, id, raw, '', clock[1], clock[2]} end
 until true
 
 -- ---------------------------------------------------------------- the long road
+local LANE_TEXT = string.sub(LANE_WORDS, 3)
+local NOW_TEXT = clock[1] .. '.' .. string.sub('000000' .. clock[2], -6)
+local CLASS = string.sub(BELL, #ROOT + 6)
+local MARK, LOWEST, HIGHEST, LEASE = string.match(ARGV[9], '^([^\31]*)\31([^\31]*)\31([^\31]*)\31([^\31]*)$')
+WANT = string.gsub(WANT, '^%?', '')
+local CHILDREN = 20 -- the first of them in ARGV
+local JOB, CLAIM, STARTED, OUTCOME, REASON, DELAY, MISFIT, FRAMES, TAIL = unpack(ARGV, 11, 19)
+if PLAIN ~= '' then
+  local frames_at
+  JOB, CLAIM, STARTED, frames_at = struct.unpack('>c16Id', PLAIN)
+  OUTCOME, REASON, DELAY, MISFIT, FRAMES, TAIL = 'completed', '', 0, '0', string.sub(PLAIN, frames_at), ''
+end
+JOB, CLAIM, STARTED, DELAY = JOB or '', tonumber(CLAIM), tonumber(STARTED), tonumber(DELAY)
 local PAST, IDS, QUEUES, UNIQUE = ROOT .. 'past', ROOT .. 'ids', ROOT .. 'queues', ROOT .. 'unique'
 local IDEM, IDEM_AT, BELLS = ROOT .. 'idem', ROOT .. 'idem_at', ROOT .. 'bells'
 local EXPIRY, POOLS = ROOT .. 'expiry', ROOT .. 'pools'
@@ -182,11 +215,11 @@ local held, record = nil, nil
 local function adopted()
   if request <= lane.request + 1 or is_barred then return nil end
   local known = state_of(JOB)
-  if known and (known.status ~= WAITING or known.claim >= tonumber(ARGV[13])) then return nil end
+  if known and (known.status ~= WAITING or known.claim >= CLAIM) then return nil end
   record = read_record(call('HGET', JOBS, JOB))
   if not record then return nil end
   local s = known or fresh_state(record.queue)
-  s.claim, s.lane = tonumber(ARGV[13]), LANE_TEXT
+  s.claim, s.lane = CLAIM, LANE_TEXT
   return s
 end
 
@@ -197,14 +230,14 @@ local function find_held()
     if s then check_queue(s.queue) end
     return s
   end
-  if s.status ~= RUNNING or s.lane ~= LANE_TEXT or s.claim ~= tonumber(ARGV[13]) then return nil end
+  if s.status ~= RUNNING or s.lane ~= LANE_TEXT or s.claim ~= CLAIM then return nil end
   return s
 end
 
 local function check_before_settling()
   call('ZCARD', ROOT .. 'running:' .. held.queue)
-  local outcome = ARGV[14]
-  local is_plain = outcome == 'completed' and #ARGV <= 20 and not has(held.flags, F_EXTRAS)
+  local outcome = OUTCOME
+  local is_plain = outcome == 'completed' and #ARGV < CHILDREN and not has(held.flags, F_EXTRAS)
   if is_plain then
     count_in('completed:', held.queue)
     return
@@ -212,7 +245,7 @@ local function check_before_settling()
   record = record or read_record(call('HGET', JOBS, JOB))
   check_queue(held.queue)
   if record then check_follow_ups(record) end
-  for at = 21, #ARGV, JOB_ARGS do check_queue(ARGV[at + 1]) end
+  for at = CHILDREN, #ARGV, JOB_ARGS do check_queue(ARGV[at + 1]) end
 end
 
 check_all()
@@ -225,20 +258,20 @@ end
 call('ZREM', HEADS, '') -- never refused, so nothing after it is: a full store can always be worked off
 
 local function settle()
-  local outcome, reason, delay = ARGV[14], ARGV[15], tonumber(ARGV[16])
+  local outcome, reason, delay = OUTCOME, REASON, DELAY
   if has(held.flags, F_ALONE) and outcome ~= 'returned' then held.flags = held.flags - F_ALONE end
   local is_cancelled = outcome == 'cancelled' or (has(held.flags, F_CANCEL) and (outcome == 'retried' or outcome == 'returned'))
   if is_cancelled then outcome, reason = 'cancelled', 'cancelled' end
   call('ZREM', ROOT .. 'running:' .. held.queue, JOB)
   if held.status == WAITING then leave_place(JOB, held.queue) end
-  held.started = tonumber(ARGV[18])
-  held.tail = merge_frames(held.tail, ARGV[19])
-  local is_unstarted = outcome == 'returned' and held.started == 0 and ARGV[17] ~= '1'
-  if outcome == 'completed' and ARGV[20] == '' then
+  held.started = STARTED
+  held.tail = merge_frames(held.tail, FRAMES)
+  local is_unstarted = outcome == 'returned' and held.started == 0 and MISFIT ~= '1'
+  if outcome == 'completed' and TAIL == '' then
     held.flags = held.flags + F_PLAIN
   elseif not is_unstarted then -- a claim that never started is no attempt
     local letter = ({completed = 'c', failed = 'f', retried = 'r', returned = 'b', cancelled = 'x'})[outcome]
-    remember(JOB, held, letter, ARGV[20])
+    remember(JOB, held, letter, TAIL)
   end
   if outcome == 'completed' then
     finish(JOB, held, COMPLETED, nil, record)
@@ -253,13 +286,13 @@ local function settle()
       held.retries = held.retries + 1
       count('retried')
     end
-    if ARGV[17] == '1' then held.misfits = held.misfits + 1 end
+    if MISFIT == '1' then held.misfits = held.misfits + 1 end
     put_back(JOB, held, record, delay)
   end
 end
 
 local function admit_children()
-  for at = 21, #ARGV, JOB_ARGS do
+  for at = CHILDREN, #ARGV, JOB_ARGS do
     admit(ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2]), ARGV[at + 3], ARGV[at + 4])
   end
 end
@@ -278,7 +311,7 @@ local function hand_out(queue, id, raw, found, s)
     if not has(s.flags, F_EXTRAS) then s.flags = s.flags + F_EXTRAS end
   end
   call('ZADD', ROOT .. 'running:' .. queue, NOW_TEXT, id)
-  lane.id, lane.claim, lane.lease = id, s.claim, tonumber(ARGV[10])
+  lane.id, lane.claim, lane.lease = id, s.claim, tonumber(LEASE)
   return {id, raw, save_state(id, s)}
 end
 
@@ -286,9 +319,9 @@ end
 local function look_back(queue)
   if call('ZCARD', ROOT .. 'pending:' .. queue) == 0 then
     call('ZREM', HEADS, queue)
-    if call('ZCARD', HEADS) > 0 then ring(ARGV[9]) end
+    if call('ZCARD', HEADS) > 0 then ring(CLASS) end
   else
-    ring(ARGV[9])
+    ring(CLASS)
   end
 end
 
@@ -298,9 +331,9 @@ local function try_next(want)
   call('ZREM', ROOT .. 'pending:' .. queue, id)
   correct_bounds(want, queue)
   local raw = call('HGET', JOBS, id)
-  local found, s = read_record(raw), state_of(id)
-  if not found then
-    set_aside(id, queue)
+  local found, s, is_spoilt = read_record(raw), state_of(id)
+  if not found or is_spoilt then
+    set_aside(id, queue, found)
     return true
   end
   if is_expired(found) then
@@ -320,7 +353,7 @@ end
 local function claim()
   promote(PROMOTE_IN_CLAIM)
   announce()
-  local want = read_want(WANT, ARGV[7], ARGV[8], ARGV[11])
+  local want = read_want(WANT, LOWEST, HIGHEST, ARGV[7])
   for _ = 1, MAX_SKIPS do
     local found = try_next(want)
     if found ~= true then return found end
@@ -346,7 +379,7 @@ elseif WANT ~= '' and not is_barred then
 end
 announce()
 
-local is_leased = lane.lease > 0 or (tonumber(ARGV[10]) or 0) > 0
+local is_leased = lane.lease > 0 or (tonumber(LEASE) or 0) > 0
 lane.request, lane.settled = request, settled
 lane.sign = is_leased and lane.sign + 1 or tonumber(kept[3] or 0)
 if is_leased and lane.id == '' then
@@ -358,7 +391,7 @@ if is_new and is_leased then
   local pool = string.sub(POOL, #ROOT + 6)
   if lane.id ~= '' and not call('ZSCORE', POOLS, pool) then call('ZADD', POOLS, NOW_TEXT, pool) end
 elseif is_new then
-  call('HSET', POOL, 'mark/' .. string.match(LANE, '^[^/]+'), ARGV[5])
+  call('HSET', POOL, 'mark/' .. string.match(LANE, '^[^/]+'), MARK)
   local pool = string.sub(POOL, #ROOT + 6)
   if not call('ZSCORE', POOLS, pool) then call('ZADD', POOLS, NOW_TEXT, pool) end
 end
