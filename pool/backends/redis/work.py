@@ -74,7 +74,7 @@ class RedisWork(RedisIntake):
         answer = self._session.run_packed(step("exchange"), EXCHANGE_WORDS + more, rest)
         if answer[0]:
             raise refusal(lane, request, answer)
-        claim = read_claim(*answer[2:]) if len(answer) > 2 else None
+        claim = self._claim_of(answer[2:]) if len(answer) > 2 else None
         if claim is not None and claim.max_retries == 0 and not self._is_claim_on_disk(lane):
             claim = None
         return Answer(_SETTLED[answer[1]], claim)
