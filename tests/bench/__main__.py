@@ -2,13 +2,18 @@
 
     python -m tests.bench throughput --backend redis --workers 2 --runs 3
     python -m tests.bench pickup | recovery | idle | enqueue | pending [--backend sqlite|redis|valkey] …
+    python -m tests.bench boot | http          # what people wait for
+    python -m tests.bench anatomy              # where the CPU of a job goes, what each promise adds
+    python -m tests.bench growth               # by workers, payload and pending jobs; writes docs/plots
+    python -m tests.bench scale                # what one Redis carries
+    python -m tests.bench all --runs 3         # the table of docs/performance.md, as Markdown
 
 Absolute numbers depend on the machine and on what else it does; the ratios are what may be compared.
 """
 
 import argparse
 
-from tests.bench import anatomy, growth, measures, scale, speeds
+from tests.bench import anatomy, boot, growth, measures, scale, speeds, table
 
 MEASURES = {
     "throughput": speeds.throughput,
@@ -20,6 +25,9 @@ MEASURES = {
     "growth": growth.growth,
     "scale": scale.scale,
     "anatomy": anatomy.anatomy,
+    "boot": boot.boot,
+    "http": boot.http,
+    "all": table.all_rows,
 }
 OF_BOTH = ("growth", "scale", "anatomy", "all")
 
