@@ -24,8 +24,15 @@ def boottime_now() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
+_FIRST_SECOND, _LAST_SECOND = -62_135_596_800.0, 253_402_300_799.0
+
+
 def as_rfc3339(wall: float | None) -> str | None:
-    """A wall time in UTC with milliseconds and Z, as the API prints it; None stays None."""
+    """A wall time in UTC with milliseconds and Z, as the API prints it; None stays None, the calendar ends in 9999."""
     if wall is None:
         return None
-    return datetime.fromtimestamp(wall, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return (
+        datetime.fromtimestamp(min(max(wall, _FIRST_SECOND), _LAST_SECOND), UTC)
+        .isoformat(timespec="milliseconds")
+        .replace("+00:00", "Z")
+    )

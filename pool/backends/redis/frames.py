@@ -8,6 +8,8 @@ from pool.errors import InvalidJob
 _FRAME, _DOUBLE = struct.Struct(">cI"), struct.Struct(">d")
 _ID_LENGTH = 36
 NO_JOB_ID = b"\0" * 16
+# What reading a broken record raises.
+UNREADABLE = (struct.error, ValueError, KeyError, IndexError, TypeError)
 
 Frames = dict[bytes, bytes]
 
@@ -47,8 +49,10 @@ def frame(tag: bytes, value: bytes) -> bytes:
 
 
 def read_frames(raw: bytes) -> Frames:
-    found, at = {}, 0
-    while at < len(raw):
+    """Of broken frames those before the break."""
+    found: Frames = {}
+    at = 0
+    while at + _FRAME.size <= len(raw):
         tag, size = _FRAME.unpack_from(raw, at)
         at += _FRAME.size + size
         found[tag] = raw[at - size : at]
@@ -67,4 +71,4 @@ def shown_in(frames: Frames, tag: bytes) -> str | None:
 
 def number_in(frames: Frames, tag: bytes) -> float | None:
     value = frames.get(tag)
-    return None if value is None else float(_DOUBLE.unpack(value)[0])
+    return float(_DOUBLE.unpack(value)[0]) if value is not None and len(value) == _DOUBLE.size else None

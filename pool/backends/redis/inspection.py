@@ -14,10 +14,10 @@ from pool.backends.contract import (
     QueueState,
     Statistics,
 )
-from pool.backends.redis.frames import id_text, packed_id, quick_id, text_bytes
+from pool.backends.redis.frames import UNREADABLE, id_text, packed_id, quick_id, text_bytes
 from pool.backends.redis.records import read_job
 from pool.backends.redis.upkeep import RedisUpkeep, read_facts
-from pool.backends.redis.watching import Watched
+from pool.backends.redis.watching import read_pools
 from pool.clock import as_rfc3339, monotonic_now
 from pool.errors import BatchNotFound, CallerError, JobNotFound
 from pool.jobs.job import Job
@@ -43,7 +43,10 @@ class RedisInspection(RedisUpkeep):
         wanted = _filter_arguments(which)
         while True:
             args = (cursor, limit - len(found), LOOK_AT, *wanted)
+            before = cursor
             cursor, *rows = self._session.run("list", self._keys.fixed, args)
+            if before and cursor >= before:
+                cursor = b""  # the index is broken and leads in circles
             found += [read_job(*row) for row in rows]
             if not cursor or len(found) >= limit or monotonic_now() >= deadline:
                 break
@@ -81,7 +84,7 @@ class RedisInspection(RedisUpkeep):
 
     def setting(self, name: str) -> str | None:
         found = self._session.command("HGET", self._keys.settings, text_bytes(name, "the setting's name"))
-        return None if found is None else found.decode()
+        return None if found is None else found.decode(errors="replace")
 
     def audit(self, limit: int = 100) -> list[AuditEntry]:
         return [_entry(raw) for raw in reversed(self._session.command("LRANGE", self._keys.audit, -limit, -1))]
@@ -108,7 +111,7 @@ class RedisInspection(RedisUpkeep):
         )
 
     def pools(self) -> list[PoolState]:
-        rows = [Watched.read(row) for row in self._session.run("watch", self._keys.fixed)]
+        rows = read_pools(self._session.run("watch", self._keys.fixed))
         now = self.server_now()
         return [
             PoolState(pool=row.pool, age_s=max(0.0, now - row.beaten_at), lost=row.lost, facts=read_facts(row.facts))
@@ -171,6 +174,13 @@ def _limit_state(row: list[Any]) -> LimitState:
 
 def _entry(raw: bytes) -> AuditEntry:
     """As note.lua writes it: >d when, then who and act after their >I lengths, and the details."""
+    try:
+        return _read_entry(raw)
+    except UNREADABLE:
+        return AuditEntry(who="?", act="an entry that cannot be read")
+
+
+def _read_entry(raw: bytes) -> AuditEntry:
     at, size = _WHEN_AND_SIZE.unpack_from(raw)
     act_at = _WHEN_AND_SIZE.size + size
     (act_size,) = _SIZE.unpack_from(raw, act_at)
@@ -186,7 +196,7 @@ def _entry(raw: bytes) -> AuditEntry:
 def _queue_state(row: list[Any]) -> QueueState:
     name, pending, scheduled, running, completed, failed, _, overdue, paused, max_pending, oldest = row
     return QueueState(
-        name=name.decode(),
+        name=name.decode(errors="replace"),
         pending=pending,
         scheduled=scheduled,
         running=running,
@@ -204,13 +214,12 @@ def _split_counters(counters: list[bytes]) -> tuple[dict[str, int], dict[int, di
     totals = dict.fromkeys(COUNTED, 0)
     hours: dict[int, dict[str, int]] = {}
     for name, value in zip(counters[::2], counters[1::2], strict=True):
-        kind, _, rest = name.decode().partition(":")
-        if kind == "t":
-            totals[rest] = totals.get(rest, 0) + int(value)
-        elif kind == "h":
-            hour, _, what = rest.partition(":")
+        kind, _, rest = name.decode(errors="replace").partition(":")
+        hour, _, what = rest.rpartition(":")
+        if kind in ("t", "h") and value.isdigit() and (hour.isdecimal() or kind == "t"):
             totals[what] = totals.get(what, 0) + int(value)
-            hours.setdefault(int(hour), {})[what] = int(value)
+            if kind == "h":
+                hours.setdefault(int(hour), {})[what] = int(value)
     return totals, hours
 
 

@@ -10,7 +10,7 @@ from pool.backends.redis.frames import id_text, quick_id, text_bytes
 from pool.backends.redis.keys import lane_field
 from pool.backends.redis.records import cause_frames, error_frames, job_arguments, output_frame, result_frame
 from pool.backends.redis.sheaves import RedisSheaves
-from pool.backends.redis.watching import Silence, Watch, Watched
+from pool.backends.redis.watching import Silence, Watch, read_pools
 from pool.backends.redis.work import mark_text
 from pool.clock import boottime_now
 from pool.identity import PoolId, parse_lane
@@ -78,7 +78,7 @@ class RedisUpkeep(RedisSheaves):
         except Exception:
             self._watch.read_failed()
             raise
-        silent = self._watch.judge(list(map(Watched.read, rows)), boottime_now())
+        silent = self._watch.judge(read_pools(rows), boottime_now())
         return [each for silence in silent for each in self._end_silence(silence)]
 
     def _end_silence(self, silence: Silence) -> list[Recovered]:

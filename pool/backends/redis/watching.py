@@ -5,10 +5,12 @@ CLOCK_BOOTTIME, with no failed read and no gap longer than two periods between. 
 supervisor and worker were processes of our own boot and pid namespace and are no more.
 """
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from pool.backends.redis.frames import UNREADABLE
 from pool.backends.redis.work import read_mark
 from pool.identity import LaneId, PoolId, ProcessMark, parse_lane
 
@@ -45,6 +47,15 @@ class Watched:
             facts=facts,
             lanes=tuple(WatchedLane.read(lane) for lane in lanes),
         )
+
+
+def read_pools(rows: list[list[Any]]) -> list[Watched]:
+    """Every pool that can be read: a broken record keeps nobody from seeing the others."""
+    found: list[Watched] = []
+    for row in rows:
+        with contextlib.suppress(*UNREADABLE):
+            found.append(Watched.read(row))
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,8 @@ def member_moved(tx: Transaction, number: int, source: int | None, target: int |
 def _tell(tx: Transaction, number: int, row: Row | None) -> None:
     if row is None:
         return
-    total, completed, failed, cancelled, told, on_complete, on_success = row
+    total, completed, failed, cancelled, told = (number if isinstance(number, int) else 0 for number in row[:5])
+    on_complete, on_success = row[5:]
     due = (_ON_COMPLETE * (completed + failed + cancelled >= total)) | (_ON_SUCCESS * (completed >= total))
     fresh = due & ~told
     if fresh:

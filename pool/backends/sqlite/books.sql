@@ -28,7 +28,7 @@ WHERE id = ? AND hour = ?;
 
 -- name: keep hour
 INSERT INTO hours (hour, enqueued, completed, retried, failed, cancelled)
-SELECT hour, now_enqueued, now_completed, now_retried, now_failed, now_cancelled FROM queues WHERE id = ?
+SELECT CAST(hour AS INTEGER), now_enqueued, now_completed, now_retried, now_failed, now_cancelled FROM queues WHERE id = ?
 ON CONFLICT (hour) DO UPDATE SET enqueued = enqueued + excluded.enqueued, completed = completed + excluded.completed,
   retried = retried + excluded.retried, failed = failed + excluded.failed, cancelled = cancelled + excluded.cancelled;
 

@@ -57,5 +57,5 @@ class Patrol:
 def _sight(tx: Transaction, stamp: Stamp | None, classes: list[Want]) -> Sight:
     due, opening, expiry, is_waiting = tx.run(_SQL["what is next"]).fetchone()
     sleepers = tuple(want for want in classes if waiting.look(tx, want)[0]) if is_waiting else ()
-    times = [at for at in (due, opening) if at is not None]
-    return Sight(stamp, min(times, default=inf), inf if expiry is None else expiry, bool(is_waiting), sleepers)
+    times = [at if isinstance(at, float | int) else inf for at in (due, opening, expiry)]  # a broken record has another
+    return Sight(stamp, min(times[:2]), times[2], bool(is_waiting), sleepers)

@@ -16,6 +16,7 @@ STATUS_NUMBER = {status: number for number, status in enumerate(_RESTS)}
 STATUSES = {HELD: Status.PENDING, **dict(enumerate(_RESTS))}
 FLAG_CANCEL, FLAG_ALONE = 1, 2
 MICROSECONDS = 1_000_000
+_LAST_SECOND = 1e18  # what a clock can mean
 
 
 # ---------------------------------------------------------------- ids and texts
@@ -97,6 +98,8 @@ def read_follow_ups(text: str | None) -> tuple[NewJob | None, NewJob | None]:
 def _as_new_job(fields: dict[str, Any] | None) -> NewJob | None:
     if fields is None:
         return None
+    if not isinstance(fields, dict):
+        raise ValueError("not a job")
     nested = {key: _as_new_job(fields.get(key)) for key in ("on_success", "on_failure")}
     return NewJob(**{**fields, **nested})
 
@@ -156,14 +159,15 @@ def _cause_line(cause: Cause | None) -> list[Any] | None:
 _as_json = json.JSONEncoder(check_circular=False, separators=(",", ":")).encode
 
 
-def only_attempt(worker_json: str, word: Settlement, ended_at: float) -> str:
-    """The history of a job that completes at its first attempt: `attempt_line` in a list, without a detour."""
-    if word.cause is not None or not isinstance(word.started_at, float):
-        started, cause = _as_json(word.started_at), _as_json(_cause_line(word.cause))
-    else:
-        started, cause = repr(word.started_at), "null"
-    output = _as_json(word.output) if word.output else '""'
-    return f'[[1,{worker_json},{started},{ended_at!r},"completed",{cause},{output}]]'
+def only_attempt(worker: str, word: Settlement, ended_at: float) -> str:
+    """The history of a job that completes at its first attempt; the times are in its row."""
+    if not word.output and word.cause is None:
+        return _ONLY + worker
+    line = attempt_line(1, worker, word.started_at, ended_at, word.outcome, word.cause, word.output)
+    return add_attempt(None, line)
+
+
+_ONLY = "="
 
 
 def add_attempt(history: str | None, line: list[Any]) -> str:
@@ -177,9 +181,15 @@ def add_attempt(history: str | None, line: list[Any]) -> str:
     return _as_json([*lines, line][-KEPT_ATTEMPTS:])
 
 
-def read_attempts(history: str | None) -> tuple[Attempt, ...]:
+def read_attempts(history: str | None, started_at: float | None, finished_at: float | None) -> tuple[Attempt, ...]:
     """ValueError, TypeError when the stored text is broken."""
-    return tuple(_as_attempt(*line) for line in json.loads(history)) if history else ()
+    if not history:
+        return ()
+    if not isinstance(history, str):
+        raise TypeError("its history is not text")
+    if history.startswith(_ONLY) and finished_at is not None:
+        return (_as_attempt(1, history[len(_ONLY) :], started_at, finished_at, Outcome.COMPLETED.value, None, ""),)
+    return tuple(_as_attempt(*line) for line in json.loads(history))
 
 
 def _as_attempt(number: int, worker: str, started: Any, ended: Any, outcome: str, cause: Any, output: str) -> Attempt:
@@ -217,38 +227,38 @@ def as_job(tx: Transaction, row: Row, worker_id: str | None, history: str | None
     (owner, key, unique_key, parent) = row[22:26]
     progress, payload = row[29], row[32]
     limit_key, batch = row[34:36]
-    created = rank / MICROSECONDS if created_at is None else created_at
+    created = _seconds(created_at) or rank / MICROSECONDS
     return Job(
         id=id_for_people(raw_id),
         type=_named(tx.name, kind),
         queue=_named(tx.queue_name, queue),
         payload=payload if isinstance(payload, str) else "",
-        priority=priority,
-        status=STATUSES[status],
-        retry_count=retries,
-        max_retries=max_retries,
-        kill_count=kills,
-        max_kills=max_kills,
-        timeout=timeout,
+        priority=_number(priority),
+        status=STATUSES.get(status, Status.FAILED),
+        retry_count=_number(retries),
+        max_retries=_number(max_retries),
+        kill_count=_number(kills),
+        max_kills=_number(max_kills),
+        timeout=timeout if isinstance(timeout, int | float) else 0.0,
         owner=LOCAL_OWNER if owner is None else _named(tx.name, owner),
-        idempotency_key=key,
-        unique_key=unique_key,
+        idempotency_key=_text_for_people(key),
+        unique_key=_text_for_people(unique_key),
         parent_id=parent and id_for_people(parent),
-        run_at=created if run_at is None else run_at,
-        expires_at=expires_at,
+        run_at=_seconds(run_at) or created,
+        expires_at=_seconds(expires_at),
         created_at=created,
-        updated_at=created if updated_at is None else updated_at,
-        claimed_at=claimed_at,
-        started_at=started_at,
-        finished_at=finished_at,
+        updated_at=max(filter(None, map(_seconds, (created, updated_at, claimed_at, finished_at)))),
+        claimed_at=_seconds(claimed_at),
+        started_at=_seconds(started_at),
+        finished_at=_seconds(finished_at),
         worker_id=worker_id,
-        claim=claims,
-        cancel_requested=bool(flags & FLAG_CANCEL),
-        progress=progress,
-        attempts=_attempts_for_people(history),
-        misfits=misfits,
-        loss_count=losses,
-        limit_key=limit_key,
+        claim=_number(claims),
+        cancel_requested=bool(_number(flags) & FLAG_CANCEL),
+        progress=_seconds(progress),
+        attempts=_attempts_for_people(history, _seconds(started_at), _seconds(finished_at)),
+        misfits=_number(misfits),
+        loss_count=_number(losses),
+        limit_key=_text_for_people(limit_key),
         batch_id=batch and id_for_people(batch),
         **_outcome(row),
     )
@@ -266,30 +276,42 @@ def _outcome(row: Row) -> dict[str, Any]:
     }
 
 
+def _number(stored: Any) -> int:
+    return stored if isinstance(stored, int) else 0
+
+
+def _seconds(stored: Any) -> float | None:
+    """A time or a share; None for what is none, or none that a calendar knows."""
+    return stored if isinstance(stored, int | float) and abs(stored) < _LAST_SECOND else None
+
+
 def _named(look_up: Any, number: Any) -> str:
     try:
         return str(look_up(number))
-    except ValueError:
+    except (ValueError, TypeError):
         return ""
 
 
 def _text_for_people(stored: Any) -> str | None:
     try:
-        return readable(stored)
+        text = readable(stored)
     except ValueError:
         return repr(stored)
+    return text if text is None or isinstance(text, str) else str(text)
 
 
-def _as_reason(text: str | None) -> Reason | None:
+def _as_reason(text: Any) -> Reason | None:
     try:
         return Reason(text) if text else None
     except ValueError:
         return None
 
 
-def _attempts_for_people(history: str | None) -> tuple[Attempt, ...]:
+def _attempts_for_people(
+    history: str | None, started_at: float | None, finished_at: float | None
+) -> tuple[Attempt, ...]:
     try:
-        return read_attempts(history)
+        return read_attempts(history, started_at, finished_at)
     except (ValueError, TypeError):
         return ()
 

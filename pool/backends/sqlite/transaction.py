@@ -189,7 +189,7 @@ class Transaction:
 
     def ring(self, queue: str, priority: int) -> None:
         """After the commit, wake a worker that serves this queue and priority."""
-        self.rings.add(Ring(queue, priority))
+        self.rings.add(Ring(queue, priority if isinstance(priority, int) else LOWEST))  # a broken record has another
 
     def ring_keeper(self) -> None:
         self.rings.add(SCHEDULE_CHANGED)

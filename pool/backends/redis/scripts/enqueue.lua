@@ -61,7 +61,7 @@ if BATCH ~= '' then
   call('ZCARD', ROOT .. 'batches')
   call('ZCARD', members)
   for at = 3, 4 do
-    if ARGV[at] ~= '' then check_queue(unpack_job(ARGV[at])[2]) end
+    if ARGV[at] ~= '' then check_queue_of(ARGV[at]) end
   end
 end
 

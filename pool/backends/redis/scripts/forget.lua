@@ -84,7 +84,7 @@ local hours = call('HGETALL', STATS)
 for at = 1, #hours, 2 do
   local hour, what = string.match(hours[at], '^h:(%d+):(.+)$')
   if hour and tonumber(hour) < tonumber(HOUR) - 25 then
-    call('HINCRBY', STATS, 't:' .. what, hours[at + 1])
+    pcall_redis('HINCRBY', STATS, 't:' .. what, hours[at + 1])
     call('HDEL', STATS, hours[at])
   end
 end

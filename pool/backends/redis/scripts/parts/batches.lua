@@ -9,7 +9,8 @@ local function is_fit(key)
   local callbacks = pcall_redis('HMGET', key, 'c', 's')
   if callbacks.err or type(pcall_redis('ZCARD', ROOT .. 'batches')) == 'table' then return false end
   for at = 1, 2 do
-    local queue = callbacks[at] and unpack_job(callbacks[at])[2]
+    local callback = callbacks[at] and unpack_job(callbacks[at])
+    local queue = callback and callback[2]
     for _, set in ipairs(queue and SETS or {}) do
       if type(pcall_redis(set == 'completed:' and 'LLEN' or 'ZCARD', ROOT .. set .. queue)) == 'table' then return false end
     end
@@ -19,9 +20,9 @@ end
 
 local function tell_batch(key)
   local b = call('HMGET', key, 'total', 'completed', 'failed', 'cancelled', 'told', 'c', 's')
-  local total, completed = tonumber(b[1] or 0), tonumber(b[2] or 0)
-  local over = completed + tonumber(b[3] or 0) + tonumber(b[4] or 0) >= total
-  local told = tonumber(b[5] or 0)
+  for at = 1, 5 do b[at] = tonumber(b[at] or 0) or 0 end
+  local total, completed, told = b[1], b[2], b[5]
+  local over = completed + b[3] + b[4] >= total
   local tells_complete, tells_success = over and told % 2 == 0, completed >= total and told < 2
   if not tells_complete and not tells_success then return end
   call('HSET', key, 'told', told + (tells_complete and 1 or 0) + (tells_success and 2 or 0))
@@ -33,8 +34,8 @@ end
 local function member_moved(batch, before, after)
   local key = ROOT .. 'batch:' .. batch
   if COUNTED[before] == COUNTED[after] or call('EXISTS', key) == 0 or not is_fit(key) then return end
-  if COUNTED[before] then call('HINCRBY', key, COUNTED[before], '-1') end
-  if COUNTED[after] then call('HINCRBY', key, COUNTED[after], '1') end
+  if COUNTED[before] then pcall_redis('HINCRBY', key, COUNTED[before], '-1') end
+  if COUNTED[after] then pcall_redis('HINCRBY', key, COUNTED[after], '1') end
   call('ZADD', ROOT .. 'batches', NOW_TEXT, batch)
   tell_batch(key)
 end
@@ -44,6 +45,6 @@ function check_batch(batch)
   call('ZCARD', ROOT .. 'batches')
   local callbacks = call('HMGET', ROOT .. 'batch:' .. batch, 'c', 's')
   for at = 1, 2 do
-    if callbacks[at] then check_queue(unpack_job(callbacks[at])[2]) end
+    check_queue_of(callbacks[at])
   end
 end

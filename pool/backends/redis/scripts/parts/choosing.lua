@@ -3,9 +3,9 @@ local PROMOTE_IN_CLAIM, MAX_SKIPS = 128, 100
 
 local function is_expired(record) return record.expires_at > 0 and NOW >= record.expires_at end
 
--- A record that cannot be read ends as a dead letter, out of every place.
-local function set_aside(id, queue)
-  end_waiting(id, queue, state_of(id), nil, FAILED, 'invalid_record')
+-- A job whose record (nil) or state cannot be read ends as a dead letter, out of every place.
+local function set_aside(id, queue, record)
+  end_waiting(id, queue, state_of(id), record, FAILED, 'invalid_record')
 end
 
 local function reset_bound(index, queue, set)
@@ -30,9 +30,9 @@ local function promote_queue(queue, limit)
   if due.err or is_broken(queue) then return 0 end
   for at = 1, #due, 2 do
     local id = due[at]
-    local record, s = read_record(call('HGET', JOBS, id)), state_of(id)
-    if not record then
-      set_aside(id, queue)
+    local record, s, is_spoilt = read_record(call('HGET', JOBS, id)), state_of(id)
+    if not record or is_spoilt then
+      set_aside(id, queue, record)
     elseif is_expired(record) then
       end_waiting(id, queue, s, record, CANCELLED, 'expired')
     else

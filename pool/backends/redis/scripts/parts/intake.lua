@@ -70,7 +70,13 @@ local function store(id, queue, priority, body, raw_extras, extras, seq)
   return 'pending'
 end
 
-local function next_sequence(n) return call('HINCRBY', STATS, 'seq', n) - n end
+-- A sequence that is no number is begun anew, above any that was ever given.
+local function next_sequence(n)
+  local last = pcall_redis('HINCRBY', STATS, 'seq', n)
+  if type(last) ~= 'table' then return last - n end
+  call('HSET', STATS, 'seq', string.format('%d', math.floor(NOW) + n))
+  return math.floor(NOW)
+end
 
 -- Children and follow-ups: never refused; one that somebody answers for already is left as it is.
 local function admit(id, queue, priority, body, raw_extras)
@@ -80,7 +86,7 @@ local function admit(id, queue, priority, body, raw_extras)
   store(id, queue, priority, body, raw_extras, extras, next_sequence(1) + 1)
 end
 
-local function unpack_job(packed)
+local function parts_of(packed)
   local parts, pos, size = {}, 1
   for _ = 1, JOB_ARGS do
     size, pos = struct.unpack('>I', packed, pos)
@@ -90,16 +96,28 @@ local function unpack_job(packed)
   return parts
 end
 
+-- The arguments of a job that is packed to be enqueued later; nil when they cannot be read: such a one is dropped.
+local function unpack_job(packed)
+  local fine, parts = pcall(parts_of, packed)
+  if fine and #parts[1] == 16 and tonumber(parts[3]) and read_record(string.rep('\0', 17) .. parts[4]) then return parts end
+  return nil
+end
+
 local function admit_packed(packed)
   local parts = unpack_job(packed)
-  admit(parts[1], parts[2], tonumber(parts[3]), parts[4], parts[5])
+  if parts then admit(parts[1], parts[2], tonumber(parts[3]), parts[4], parts[5]) end
+end
+
+local function check_queue_of(packed)
+  local parts = packed and unpack_job(packed)
+  if parts then check_queue(parts[2]) end
 end
 
 -- The queues that the job's follow-ups would go to, looked at before the first write.
 local function check_follow_ups(record)
   if record.extras == '' then return end
   local extras = read_frames(record.extras)
-  if extras.S then check_queue(unpack_job(extras.S)[2]) end
-  if extras.F then check_queue(unpack_job(extras.F)[2]) end
+  check_queue_of(extras.S)
+  check_queue_of(extras.F)
   if extras.B and check_batch then check_batch(extras.B) end
 end

@@ -53,7 +53,7 @@ local function declare(said)
   if known and string.sub(known, 1, 24) == string.sub(said, 1, 24) then return end
   local count = struct.unpack('>d', said)
   local level, at = count, NOW
-  if known then
+  if known and #known >= 40 then
     local old_count, _, _, old_level, old_at = struct.unpack('>ddddd', known)
     at = old_at
     if old_count > 0 then level = math.min(old_level, count) end
@@ -64,7 +64,7 @@ end
 -- The limit with its bucket filled up to now.
 local function read_limit(key)
   local raw = call('HGET', LIMITS, key)
-  if not raw then return nil end
+  if not raw or #raw < 40 then return nil end
   local l = {}
   l.count, l.per, l.max, l.level, l.at = struct.unpack('>ddddd', raw)
   if l.count > 0 then

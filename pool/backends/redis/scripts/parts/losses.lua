@@ -36,8 +36,8 @@ end
 local function take_back(id, s, record, started, loss)
   call('ZREM', ROOT .. 'running:' .. s.queue, id)
   local worker = s.lane
-  if not record then
-    finish(id, s, FAILED, 'invalid_record', nil)
+  if not record or loss.reason == 'invalid_record' then
+    finish(id, s, FAILED, 'invalid_record', record)
     return {id, 'failed', worker, 'invalid_record'}
   end
   local move, reason, used = after_loss(s, record, loss.reason, started, loss.board_lost, loss.shared)

@@ -36,12 +36,18 @@ local function read_record(raw)
   return fine and r or nil
 end
 
-local function read_frames(raw)
-  local found, pos, tag, value = {}, 1
+local function fill_frames(raw, found)
+  local pos, tag, value = 1
   while pos <= #raw do
     tag, value, pos = struct.unpack('>c1Ic0', raw, pos)
     found[tag] = value
   end
+end
+
+-- Of broken frames those before the break.
+local function read_frames(raw)
+  local found = {}
+  pcall(fill_frames, raw, found)
   return found
 end
 
@@ -91,9 +97,13 @@ local function save_state(id, s)
   return raw
 end
 
+-- The state; nil for none, and nil, true for one that cannot be read.
 local function state_of(id)
   local raw = call('HGET', STATE, id)
-  return raw and read_state(raw)
+  if not raw then return nil end
+  local fine, s = pcall(read_state, raw)
+  if fine and (s.status == WAITING or NAMES[s.status]) then return s end
+  return nil, true
 end
 
 -- The name of a job's status; a waiting one is scheduled as long as it stands in its queue's schedule.
@@ -104,7 +114,9 @@ end
 
 -- Lane entries in the pool's hash: >dBIdI last request, settled (0 none, 1 yes, 2 lost), claim, lease, sign; held id.
 -- sign: renewals of a holder with a lease of its own; for others the pool's beat at the time of the claim.
+-- An entry that cannot be read is that of a lane that never called (`is_broken`).
 local function read_lane(raw)
+  if #raw < 25 then return {request = 0, settled = 0, claim = 0, lease = 0, sign = 0, id = '', is_broken = true} end
   local l, pos = {}
   l.request, l.settled, l.claim, l.lease, l.sign, pos = struct.unpack('>dBIdI', raw)
   l.id = string.sub(raw, pos)
@@ -137,5 +149,7 @@ end
 -- Counters are kept per hour (UTC, hours since 1970); `forget` folds old hours into the totals.
 local HOUR = string.format('%d', math.floor(NOW / 3600))
 local function count(what, n)
-  call('HINCRBY', STATS, 'h:' .. HOUR .. ':' .. what, n or '1')
+  local field = 'h:' .. HOUR .. ':' .. what
+  local counted = pcall_redis('HINCRBY', STATS, field, n or '1')
+  if type(counted) == 'table' then call('HSET', STATS, field, n or '1') end -- it was no number: counted anew
 end
