@@ -34,7 +34,7 @@ from pool.settings import Config
 
 BEAT_AT_MOST_EVERY_S = 2.0
 BEAT_IDLE_EVERY_S = 10.0
-BULLETIN_IDLE_EVERY_S = 4.0
+BULLETIN_IDLE_EVERY_S = 5.0
 # Soonest after the last promotion that an alarm is answered: whoever schedules thousands of jobs must not keep us awake.
 ALARM_AFTER_S = 0.05
 GIVE_UP_STORE_AFTER_S = 3.0

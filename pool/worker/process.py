@@ -185,13 +185,13 @@ class Worker:
         """Sleep a slice. Nothing is claimed when nobody called: a claim writes."""
         before = monotonic_now()
         rung = self.backend.wait(self.want, BELL_SLICE_S, self.mailbox.fd, watched=self.watchman.is_awake())
-        has_mail = self.mailbox.empty()
-        self._note_false_ring(before)
+        slept_s = monotonic_now() - before
+        has_mail = slept_s < BELL_SLICE_S and self.mailbox.empty()
+        self._note_false_ring(slept_s)
         return rung or has_mail or self.reason_to_leave() is not None
 
-    def _note_false_ring(self, before: float) -> None:
-        is_sudden = monotonic_now() - before < 0.001
-        self._false_rings = self._false_rings + 1 if is_sudden else 0
+    def _note_false_ring(self, slept_s: float) -> None:
+        self._false_rings = self._false_rings + 1 if slept_s < 0.001 else 0
         if self._false_rings > FALSE_RINGS:  # a bell that rings for work we never get must not keep us spinning
             self.mailbox.sleep(0.02)
 

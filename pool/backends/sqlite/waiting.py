@@ -43,6 +43,7 @@ class Waiting:
         self._seen: dict[Want, Seen] = {}
         self._last_want: Want | None = None
         self._last_bell: OwnBell | None = None
+        self._alarm: OwnBell | None = None
 
     def wait(self, want: Want, seconds: float, interrupt_fd: int | None, watched: bool) -> bool:
         """Return when there may be work (True), after `seconds`, or on the interrupt. Never raises for an absent store.
@@ -105,14 +106,15 @@ class Waiting:
 
     def alarm(self) -> int | None:
         """The keeper's own bell, as a descriptor to sleep on."""
-        bell = self._bell(KEEPER)
+        bell = self._alarm
+        if bell is None or self._pid != os.getpid() or not bell.is_in_place():
+            bell = self._alarm = self._bell(KEEPER)
         return None if bell is None else bell.fd
 
     def quiet_alarm(self) -> None:
         """Before the look that answers it."""
-        bell = self._bells.get(KEEPER)
-        if bell is not None and self._pid == os.getpid():
-            bell.drain()
+        if self._alarm is not None and self._pid == os.getpid():
+            self._alarm.drain()
 
     def pass_on(self, want: Want) -> None:
         """There is more for this class: wake one more of it."""
@@ -164,7 +166,7 @@ class Waiting:
             with suppress(OSError):
                 bell.close()
         self._bells.clear()
-        self._last_want = self._last_bell = None
+        self._last_want = self._last_bell = self._alarm = None
         self._seen.clear()
 
 
