@@ -105,3 +105,31 @@ def fill(house: House) -> list[str]:
         for _ in range(200):
             accepted += house.enqueue_many([("tasks.heavy", {"text": "x" * 20_000})] * 2)
     return accepted
+
+
+LARGE_WAL_BYTES = 64_000_000
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    "count, payload_bytes", [(1_200, 60_000), pytest.param(100_000, 300, marks=pytest.mark.full)], ids=["some", "many"]
+)
+def test_a_reader_that_holds_on_to_its_snapshot_is_reported_and_costs_no_job(
+    open_house: OpenHouse, count: int, payload_bytes: int
+) -> None:
+    """SQLite cannot cut the -wal while somebody reads what was before: it grows, it is said, and it is cut afterwards."""
+    house = open_house(workers=2, app=HEAVY, settings='[log]\nlevel = "WARNING"\n')
+    house.wait_until(house.enqueue("tasks.quick"), "completed")
+    wal = house.folder / "jobs.db-wal"
+    with closing(sqlite3.connect(f"file:{house.folder}/jobs.db?mode=ro", uri=True)) as reader:
+        reader.execute("BEGIN")
+        before = reader.execute("SELECT count(*) FROM jobs").fetchone()
+        for _ in range(count // 100):
+            house.enqueue_many([("tasks.heavy", {"text": "x" * payload_bytes})] * 100)
+        house.wait_for(lambda: house.counts()["completed"] == count + 1, "all jobs", within=800)
+        assert reader.execute("SELECT count(*) FROM jobs").fetchone() == before, "it sees its own moment"
+        assert wal.stat().st_size > LARGE_WAL_BYTES
+        said = house.cli("doctor", check=False).stdout
+        assert "the write-ahead log has" in said and "fuser -v" in said
+    house.wait_for(lambda: wal.stat().st_size <= 17_000_000, "the -wal is cut", within=60)
+    assert starts(house) == count + 1

@@ -5,6 +5,7 @@ import json
 import os
 import random
 import signal
+import sqlite3
 import time
 from collections import Counter
 
@@ -106,12 +107,12 @@ def test_a_kill_in_the_middle_of_a_promotion_loses_and_doubles_nothing(on_each_s
 
 
 def test_a_cancel_that_was_granted_prevents_the_run(on_each_store: OpenHouse) -> None:
-    house = on_each_store(workers=4, start=False)
-    house.start()
-    some = house.enqueue_many([("tasks.nap", {"seconds": 0.005})] * 150)
-    later = house.enqueue_many([("tasks.nap", {"seconds": 0.005})] * 100, delay=0.5)
+    """Cancel races claim and promotion for five hundred jobs."""
+    house = on_each_store(workers=4)
+    some = house.enqueue_many([("tasks.nap", {"seconds": 0.005})] * 250)
+    later = house.enqueue_many([("tasks.nap", {"seconds": 0.005})] * 250, delay=0.5)
     granted, refused = set(), set()
-    for job in random.Random(5).sample(some + later, 250):
+    for job in random.Random(5).sample(some + later, 500):
         with contextlib.suppress(IllegalMove):
             (granted if house.store.cancel(job).status.value == "cancelled" else refused).add(job)
 
@@ -178,6 +179,23 @@ def test_three_pools_with_five_entries_run_each_tick_once(on_each_store: OpenHou
         assert 2 <= fired[entry] <= last - began, "at most one job for each second that has passed"
 
 
+@pytest.mark.full
+@pytest.mark.serial
+@pytest.mark.timeout(200)
+def test_three_pools_with_five_entries_over_ten_ticks_make_exactly_fifty_runs(on_each_store: OpenHouse) -> None:
+    entries = ENTRIES.replace("every = 1", "every = 3")
+    houses = [on_each_store(workers=2, app=CLOCKWORK, settings=entries) for _ in range(3)]
+    first = (int(time.time()) // 3 + 2) * 3
+    houses[0].wait_for(lambda: time.time() > first + 9 * 3 + 1.5, "ten ticks", within=90)
+    for house in houses:
+        assert house.stop() == 0
+
+    jobs = [houses[0].job(job) for job, count in starts(*houses).items() if count == 1]
+    assert len(jobs) == sum(starts(*houses).values())
+    of_the_ten = [job for job in jobs if first - 0.5 <= job.created_at < first + 9 * 3 + 1.5]
+    assert Counter(json.loads(job.payload)["entry"] for job in of_the_ten) == dict.fromkeys(range(5), 10)
+
+
 def test_a_lone_pid_namespace_loses_nothing_and_its_stranded_job_comes_back(on_each_store: OpenHouse) -> None:
     """As PID 1 of a container; after a full kill the next one has the same host name and the same pids."""
     if os.geteuid():
@@ -217,18 +235,18 @@ def draw() -> list:
 )
 
 
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("count", [60, pytest.param(500, marks=pytest.mark.full)])
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("count", [60, pytest.param(1000, marks=pytest.mark.full)])
 def test_recycling_after_each_job_hangs_nobody_and_repeats_no_random_number(
     on_each_store: OpenHouse, count: int
 ) -> None:
-    """Each worker runs one job and is replaced, while everything is logged."""
+    """Each worker runs one job and is replaced, while everything is logged: as many forks as jobs."""
     house = on_each_store(
         workers=4, app=RECYCLING, settings='max_jobs = 1\n[log]\nlevel = "DEBUG"\n' + QUICK_RESTARTS, start=False
     ).start()
     jobs = house.enqueue_many([("tasks.draw", {})] * count)
 
-    wait_for_all(house, jobs)
+    house.wait_for(lambda: house.counts()["completed"] >= len(jobs), "all of them", within=500)
 
     drawn = [json.loads(house.job(job).result or "") for job in jobs]
     for column in range(3):
@@ -242,6 +260,10 @@ def test_recycling_after_each_job_hangs_nobody_and_repeats_no_random_number(
         found = links(worker.pid)
         assert not supervisor_sockets & set(found), "a child has a listener of the parent"
         assert len(found) < 30
+    if house.url.startswith("sqlite"):
+        assert house.stop() == 0
+        with contextlib.closing(sqlite3.connect(house.folder / "jobs.db")) as database:
+            assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
 def links(pid: int) -> list[str]:
