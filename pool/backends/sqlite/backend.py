@@ -25,8 +25,8 @@ from pool.backends.contract import (
 from pool.backends.sqlite import batches, departures, inspection, intake, limits, marks, notes, sheaf, upkeep, work
 from pool.backends.sqlite.lanes import StaleLane
 from pool.backends.sqlite.leases import Watcher
-from pool.backends.sqlite.sheaf import Ahead
 from pool.backends.sqlite.patrol import Patrol
+from pool.backends.sqlite.sheaf import Ahead
 from pool.backends.sqlite.store import Store
 from pool.backends.sqlite.transaction import Host, this_boot
 from pool.backends.sqlite.trouble import NotSynced

@@ -1,6 +1,5 @@
 """A lane's own record: what it was told last, what it holds, whether its worker was declared dead."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -34,8 +33,8 @@ class LaneRecord:
     first_job: str = ""  # the held job, if this process handed it out at its first attempt and nothing follows it
     queue: int = 0  # of that job
     max_retries: int = 0
+    claimed_boottime: float | None = None
     _worker: str = ""
-    _worker_json: str = ""
 
     def __post_init__(self) -> None:
         self.stored = (self.request, self.held, self.claim)
@@ -45,16 +44,11 @@ class LaneRecord:
         """The lane's text, made once."""
         if not self._worker:
             self._worker = str(self.lane)
-            self._worker_json = json.dumps(self._worker)
         return self._worker
-
-    @property
-    def worker_json(self) -> str:
-        return self._worker_json or json.dumps(self.worker)
 
     def hold(self, rank: int, claim: Claim, row: Row) -> None:
         """The job of this row is the lane's."""
-        self.held, self.claim = rank, claim.claim
+        self.held, self.claim, self.claimed_boottime = rank, claim.claim, claim.claimed_boottime
         is_first = claim.retry_count == 0 and row[17] is None and row[22] and row[23] is None
         self.first_job = claim.job_id if is_first else ""
         self.queue, self.max_retries = row[3], claim.max_retries
@@ -67,7 +61,16 @@ class LaneRecord:
         save_all(tx, [self])
 
     def as_answered(self) -> Row:
-        return (self.request, self.settled, self.held, self.claim, self.id, *self.stored, self.barred)
+        return (
+            self.request,
+            self.settled,
+            self.held,
+            self.claim,
+            self.claimed_boottime,
+            self.id,
+            *self.stored,
+            self.barred,
+        )
 
 
 def save_all(tx: Transaction, records: Sequence[LaneRecord]) -> None:

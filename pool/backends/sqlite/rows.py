@@ -247,7 +247,7 @@ def as_job(tx: Transaction, row: Row, worker_id: str | None, history: str | None
         run_at=_seconds(run_at) or created,
         expires_at=_seconds(expires_at),
         created_at=created,
-        updated_at=max(filter(None, map(_seconds, (created, updated_at, claimed_at, finished_at)))),
+        updated_at=max(filter(None, map(_seconds, (updated_at, claimed_at, finished_at))), default=created),
         claimed_at=_seconds(claimed_at),
         started_at=_seconds(started_at),
         finished_at=_seconds(finished_at),

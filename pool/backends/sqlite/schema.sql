@@ -7,7 +7,9 @@
 -- jobs.follow_ups is NULL only for a job without follow-ups, limit and batch: then it takes the shortest road.
 -- jobs.limited and batch are the numbers of its limit and batch. queues.ageing is in microseconds per point. jobs.flags: 1 cancel asked, 2 runs alone.
 -- jobs.lane is the last holder (lanes.id); the current holder is the lane whose `held` is this rank.
--- jobs.history is JSON: the newest attempts, each [number, worker, started, ended, outcome, cause, output].
+-- jobs.history is JSON: the newest attempts, each [number, worker, started, ended, outcome, cause, output]. Of a job that
+-- completed at its first attempt without output it is only `=` and the worker: the times are in the row.
+-- jobs.updated_at is not written where claimed_at or finished_at say the same.
 -- lanes.request and settled are the last request and what it was told about its settlement; held and claim what it holds.
 -- queues count their jobs by state, so that no reader has to, and in now_* the events of `hour`, until the first event of
 -- another hour moves those to `hours`. Hour 0 sums what is older than two days.
@@ -59,7 +61,6 @@ CREATE TABLE jobs (
   created_at REAL,
   updated_at REAL,
   claimed_at REAL,
-  claimed_boot REAL,
   started_at REAL,
   finished_at REAL,
   owner INTEGER,
@@ -134,6 +135,7 @@ CREATE TABLE lanes (
   settled INTEGER,
   held INTEGER,
   claim INTEGER NOT NULL DEFAULT 0,
+  claimed_boot REAL,
   barred INTEGER NOT NULL DEFAULT 0,
   lease REAL,
   expires_boot REAL,

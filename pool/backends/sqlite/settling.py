@@ -97,8 +97,8 @@ def complete_first_tries(tx: Transaction, told: Sequence[tuple[LaneRecord, Settl
     StaleLane when a job is not what its lane remembers."""
     now, said = tx.now, []
     for record, word in told:
-        history = rows.only_attempt(record.worker_json, word, now)
-        said.append((now, word.started_at, now, rows.storable(word.result), history, record.held))
+        history = rows.only_attempt(record.worker, word, now)
+        said.append((word.started_at, now, rows.storable(word.result), history, record.held))
     if tx.run_many(_SQL["complete at first try"], said) != len(said):
         raise StaleLane
     for record, word in told:
@@ -129,7 +129,7 @@ def _complete(tx: Transaction, job: HeldJob, word: Settlement, worker: str) -> N
     now = tx.now
     line = rows.attempt_line(job.retries + 1, worker, word.started_at, now, word.outcome, word.cause, word.output)
     history = rows.add_attempt(job.history, line)
-    tx.run(_SQL["complete"], (now, word.started_at, now, rows.storable(word.result), history, job.rank))
+    tx.run(_SQL["complete"], (word.started_at, now, rows.storable(word.result), history, job.rank))
     tx.moved(job.queue, RUNNING, COMPLETED, DID_COMPLETE)
     _tell_neighbours(tx, job, COMPLETED)
     if job.follow_ups:

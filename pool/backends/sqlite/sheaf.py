@@ -213,7 +213,7 @@ def _take_run(tx: Transaction, free: Iterator[Member], run: Sequence[Row]) -> in
         if claim is None or member is None or member.record is None:
             break
         how = "take" if row[23] is None else "take watched"
-        takes[how].append((member.record.id, claim.claim, tx.now, boottime, tx.now, row[0]))
+        takes[how].append((member.record.id, claim.claim, tx.now, row[0]))
         taken += 1
         member.record.hold(row[0], claim, row)
         member.claim = claim

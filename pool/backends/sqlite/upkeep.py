@@ -55,8 +55,8 @@ def _adopt(tx: Transaction, held: Held) -> bool:
     if record.held is not None or record.barred or not _was_its_own(record, claims, last_lane, held):
         return False
     now = tx.now
-    tx.run(_SQL["adopt lane"], (rank, held.claim, record.id))
-    tx.run(_SQL["adopt job"], (record.id, held.claim, now, tx.host.boottime(), now, rank))
+    tx.run(_SQL["adopt lane"], (rank, held.claim, tx.host.boottime(), record.id))
+    tx.run(_SQL["adopt job"], (record.id, held.claim, now, rank))
     tx.moved(queue, PENDING, RUNNING)
     if limited is not None:
         tx.freed.add(limited)

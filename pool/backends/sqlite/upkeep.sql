@@ -4,7 +4,7 @@
 UPDATE pools SET beats = beats + 1, beat_boot = ?, boot = ?, lease = ?, pid = ?, ticks = ?, namespace = ?, facts = ? WHERE id = ?;
 
 -- name: lanes of pool
-SELECT l.id, l.slot, l.generation, l.lane, l.held, l.claim, j.id, j.flags, j.claimed_boot
+SELECT l.id, l.slot, l.generation, l.lane, l.held, l.claim, j.id, j.flags, l.claimed_boot
 FROM lanes l LEFT JOIN jobs j ON j.rank = l.held
 WHERE l.pool = ? AND l.held IS NOT NULL;
 
@@ -15,10 +15,10 @@ SELECT id, lane, held, claim FROM lanes WHERE pool = ? AND slot = ? AND generati
 SELECT rank, queue, limited, claims, lane FROM jobs WHERE id = ? AND abs(status) = 1;
 
 -- name: adopt job
-UPDATE jobs SET status = 2, watched = 2, lane = ?, claims = ?, claimed_at = ?, claimed_boot = ?, updated_at = ? WHERE rank = ?;
+UPDATE jobs SET status = 2, watched = 2, lane = ?, claims = ?, claimed_at = ? WHERE rank = ?;
 
 -- name: adopt lane
-UPDATE lanes SET held = ?, claim = ? WHERE id = ? AND held IS NULL AND NOT barred;
+UPDATE lanes SET held = ?, claim = ?, claimed_boot = ? WHERE id = ? AND held IS NULL AND NOT barred;
 
 -- name: lane lost
 UPDATE lanes SET held = NULL WHERE id = ?;

@@ -199,7 +199,7 @@ def readable_claim(tx: Transaction, row: Row, boottime: float) -> Claim | None:
 def _take(tx: Transaction, record: LaneRecord, row: Row, claim: Claim) -> None:
     rank, now = row[0], tx.now
     take = "take" if row[23] is None else "take watched"
-    tx.run(_SQL[take], (record.id, claim.claim, now, claim.claimed_boottime, now, rank))
+    tx.run(_SQL[take], (record.id, claim.claim, now, rank))
     tx.moved(row[3], PENDING, RUNNING)
     record.hold(rank, claim, row)
     if claim.max_retries == 0:

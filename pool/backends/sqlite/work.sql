@@ -19,7 +19,7 @@ INSERT INTO lanes (pool, slot, generation, lane, barred, boot, pid, ticks, names
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id;
 
 -- name: lane answered
-UPDATE lanes SET request = ?, settled = ?, held = ?, claim = ?
+UPDATE lanes SET request = ?, settled = ?, held = ?, claim = ?, claimed_boot = ?
 WHERE id = ? AND request = ? AND held IS ? AND claim = ? AND barred = ?;
 
 -- name: lane lease
@@ -40,11 +40,11 @@ UPDATE jobs SET status = ?, watched = ?, lane = ?, retries = ?, kills = ?, misfi
 WHERE rank = ?;
 
 -- name: complete
-UPDATE jobs SET status = 3, watched = 3, lane = NULL, flags = 0, updated_at = ?, started_at = ?, finished_at = ?, result = ?, history = ?
+UPDATE jobs SET status = 3, watched = 3, lane = NULL, flags = 0, started_at = ?, finished_at = ?, result = ?, history = ?
 WHERE rank = ?;
 
 -- name: complete at first try
-UPDATE jobs SET status = 3, lane = NULL, flags = 0, updated_at = ?, started_at = ?, finished_at = ?, result = ?, history = ?
+UPDATE jobs SET status = 3, lane = NULL, flags = 0, started_at = ?, finished_at = ?, result = ?, history = ?
 WHERE rank = ? AND status = 2 AND watched IS NULL AND history IS NULL AND follow_ups IS NULL;
 
 -- name: next of any
@@ -85,13 +85,13 @@ SELECT j.rank, j.id, j.type, j.queue, j.payload, j.priority, j.claims, j.retries
 FROM jobs j WHERE j.rank = ? AND j.status = 2;
 
 -- name: take
-UPDATE jobs SET status = 2, lane = ?, claims = ?, flags = flags & 2, claimed_at = ?, claimed_boot = ?, started_at = NULL,
-  updated_at = ?, progress = NULL, progress_note = NULL
+UPDATE jobs SET status = 2, lane = ?, claims = ?, flags = flags & 2, claimed_at = ?, started_at = NULL,
+  progress = NULL, progress_note = NULL
 WHERE rank = ?;
 
 -- name: take watched
-UPDATE jobs SET status = 2, watched = 2, lane = ?, claims = ?, flags = flags & 2, claimed_at = ?, claimed_boot = ?,
-  started_at = NULL, updated_at = ?, progress = NULL, progress_note = NULL
+UPDATE jobs SET status = 2, watched = 2, lane = ?, claims = ?, flags = flags & 2, claimed_at = ?, started_at = NULL,
+  progress = NULL, progress_note = NULL
 WHERE rank = ?;
 
 -- name: work is left
