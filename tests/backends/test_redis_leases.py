@@ -192,6 +192,22 @@ def test_two_rescuers_take_a_job_back_once(server: Server) -> None:
         each.close()
 
 
+def test_a_look_at_pools_that_beat_reads_none_of_their_lanes(server: Server) -> None:
+    store = RedisBackend(server.url, "glance")
+    for number in range(20):
+        house = some_pool(f"house-{number}")
+        store.beat(beat(house, [], lease_seconds=60.0))
+        for slot in range(3):
+            Hand(store, LaneId(WorkerId(house, slot, 1))).claim()
+    server.call("CONFIG", "RESETSTAT")
+    for _ in range(3):
+        assert store.recover_expired() == []
+    stats = server.call("INFO", "commandstats")
+    assert stats["cmdstat_hmget"]["calls"] == 3 * 20
+    assert "cmdstat_hgetall" not in stats
+    store.close()
+
+
 def test_one_job_costs_one_round_trip(server: Server) -> None:
     store = RedisBackend(server.url, "trip")
     jobs = 200

@@ -10,7 +10,7 @@ from pool.backends.redis.frames import id_text, quick_id, text_bytes
 from pool.backends.redis.keys import lane_field
 from pool.backends.redis.records import cause_frames, error_frames, job_arguments, output_frame, result_frame
 from pool.backends.redis.sheaves import RedisSheaves
-from pool.backends.redis.watching import Silence, Watch, read_pools
+from pool.backends.redis.watching import Silence, Watch, Watched, read_pools
 from pool.backends.redis.work import mark_text
 from pool.clock import boottime_now
 from pool.identity import PoolId, parse_lane
@@ -74,12 +74,21 @@ class RedisUpkeep(RedisSheaves):
     def recover_expired(self) -> list[Recovered]:
         """Judged by watching (PROTOCOL 8): a failed read starts every watch anew."""
         try:
-            rows = self._session.run("watch", self._keys.fixed)
+            rows = self._look()
         except Exception:
             self._watch.read_failed()
             raise
-        silent = self._watch.judge(read_pools(rows), boottime_now())
+        silent = self._watch.judge(rows, boottime_now())
         return [each for silence in silent for each in self._end_silence(silence)]
+
+    def _look(self) -> list[Watched]:
+        """A glance at all pools, and the lanes of those in question: each keeper does this, so it must cost little."""
+        rows = read_pools(self._session.run("watch", self._keys.fixed, ("*",)))
+        names = self._watch.in_question(rows, boottime_now())
+        if not names:
+            return rows
+        whole = read_pools(self._session.run("watch", self._keys.fixed, [str(name) for name in names]))
+        return [row for row in rows if row.pool not in names] + whole
 
     def _end_silence(self, silence: Silence) -> list[Recovered]:
         """Take back what the silent one held; the step does nothing if its counter has moved since we read it."""

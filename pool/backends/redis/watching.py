@@ -111,6 +111,14 @@ class Watch:
         """Nothing seen before a failed read counts."""
         self._sights.clear()
 
+    def in_question(self, rows: list[Watched], now_boottime: float) -> list[PoolId]:
+        """Pools that `judge` may find silent, and must know the lanes of: few, while a store may have a thousand pools."""
+        return [row.pool for row in rows if _is_dead_here(row.mark) or self._stands(row, now_boottime)]
+
+    def _stands(self, row: Watched, now: float) -> bool:
+        known = self._sights.get(str(row.pool))
+        return known is not None and known.counter == row.beats and now - known.since >= row.lease_seconds / 2
+
     def judge(self, rows: list[Watched], now_boottime: float) -> list[Silence]:
         """The silent ones among `rows`; forgets those that are no longer there."""
         present: set[str] = set()
