@@ -1,7 +1,8 @@
 """One connection, on uvicorn's h11 protocol: deadlines for heads, bodies and readers, and a cap on how many there are.
 
 uvicorn itself closes what idles after an answer; it waits for ever for a client that never ends a head or a body, or
-never takes an answer. Deadlines are kept here, where a request that is quick costs none.
+never takes an answer. Deadlines are kept here, where a request that is quick costs none. And it sends the head of an
+answer and its body one by one, each with a system call, which is a good part of what a short answer costs.
 """
 
 import asyncio
@@ -20,6 +21,36 @@ _FULL = (
 )
 
 
+class Joining:
+    """The transport, but that the head of an answer waits for what follows it, until the loop's next turn at most."""
+
+    __slots__ = ("_head", "_loop", "_transport")
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport, self._loop, self._head = transport, loop, b""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        if self._head:
+            data, self._head = self._head + data, b""
+        elif data.startswith(b"HTTP/1.1 "):
+            self._head = data
+            self._loop.call_soon(self._flush)
+            return
+        if data:
+            self._transport.write(data)
+
+    def close(self) -> None:
+        self._flush()
+        self._transport.close()
+
+    def _flush(self) -> None:
+        if self._head:
+            self.write(b"")
+
+
 class Connection(H11Protocol):
     """See the module."""
 
@@ -28,7 +59,7 @@ class Connection(H11Protocol):
     _reader_deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
+        super().connection_made(Joining(transport, self.loop))  # type: ignore[arg-type]
         if len(self.connections) > MAX_CONNECTIONS:
             transport.write(_FULL)
             transport.close()

@@ -1,5 +1,6 @@
 """Requests that are too long, too slow, too many or no HTTP; stores that are not there. Never a 500, never a hang."""
 
+import asyncio
 import contextlib
 import json
 import os
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterator
 import psutil
 import pytest
 
+from pool.web.protocol import Joining
 from tests.helpers.servers import DEFAULT_FLAVOUR, Server, running
 from tests.helpers.until import until
 from tests.web.serving import Api, ending, token_of
@@ -231,3 +233,30 @@ def test_a_result_beyond_max_result_is_refused_and_the_job_stays_with_its_holder
     assert answer.status_code == 422
     assert "1,001 bytes, the limit is 1,000 (jobs.max_result)" in answer.json()["detail"]
     assert api.php.post(f"/jobs/{job}/complete", json=ending(claim, result="x" * 998)).status_code == 200
+
+
+def test_the_head_of_an_answer_goes_out_with_its_body_and_alone_when_none_follows() -> None:
+    sent: list[bytes] = []
+
+    class Wire(asyncio.Transport):
+        def write(self, data: bytes | bytearray | memoryview) -> None:
+            sent.append(bytes(data))
+
+        def close(self) -> None:
+            sent.append(b"closed")
+
+    async def talk() -> None:
+        wire = Joining(Wire(), asyncio.get_running_loop())
+        wire.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        wire.write(b"HTTP/1.1 in a body")
+        wire.write(b"more")
+        wire.write(b"HTTP/1.1 200 OK\r\n\r\n")  # of a stream whose first event is yet to come
+        assert len(sent) == 2
+        await asyncio.sleep(0)
+        wire.write(b"event")
+        wire.write(b"HTTP/1.1 204 No Content\r\n\r\n")
+        wire.close()
+
+    asyncio.run(talk())
+    stream, last = b"HTTP/1.1 200 OK\r\n\r\n", b"HTTP/1.1 204 No Content\r\n\r\n"
+    assert sent == [stream + b"HTTP/1.1 in a body", b"more", stream, b"event", last, b"closed"]
