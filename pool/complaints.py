@@ -18,6 +18,7 @@ FLAGS = {
     "app.modules": "--app",
     "backend.url": "--backend",
 }
+_LONGEST_NAME, _LONGEST_PROBLEM = 60, 400
 _SECRET = ("url", "sha256", "env", "payload", "argv")
 
 
@@ -71,10 +72,16 @@ def _key_text(loc: tuple[int | str, ...], values: Mapping[str, Any]) -> str:
         node = _step(node, part)
         if isinstance(part, int):
             name = node.get("name") or node.get("type") if isinstance(node, dict) else None
-            text += f"[{part}]" + (f" ({name})" if isinstance(name, str) else "")
+            text += f"[{part}]" + (f" ({_short(name)})" if isinstance(name, str) else "")
         else:
-            text += f".{part}" if text else part
+            text += f".{_short(part)}" if text else _short(part)
     return text or "configuration"
+
+
+def _short(name: str) -> str:
+    """A name that somebody chose, fit for a line of a terminal."""
+    shown = "".join(letter if letter.isprintable() else "?" for letter in name[:_LONGEST_NAME])
+    return shown if len(name) <= _LONGEST_NAME else f"{shown}…"
 
 
 def _step(node: Any, part: int | str) -> Any:
@@ -101,7 +108,7 @@ def _problem(detail: ErrorDetails) -> str:
     message = message.replace("a valid tuple", "an array of tables, written [[…]]")
     if detail["type"] == "model_type":
         return "must be a table, not a single value"
-    return message
+    return message if len(message) <= _LONGEST_PROBLEM else f"{message[:100]} … {message[-200:]}"
 
 
 def _suggestion(loc: tuple[int | str, ...]) -> str:

@@ -8,6 +8,8 @@ import contextlib
 from collections.abc import Iterable, MutableMapping
 from typing import Any
 
+import h11
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pool.errors import JobpoolError
@@ -51,9 +53,17 @@ class LastResort:
         try:
             await self._app(scope, receive, answer.send)
         except Exception as error:
+            if _client_broke_off(error):
+                return  # there is nobody to answer, and nothing that we did wrong
             problem = _as_problem(error)
             if not answer.has_begun:
                 await problem.response()(scope, receive, answer.send)
+
+
+def _client_broke_off(error: Exception) -> bool:
+    """It left in the midst of its body, or went on with what is no HTTP, which is answered already."""
+    is_answered = isinstance(error, h11.LocalProtocolError) and "can't handle event type" in str(error)
+    return is_answered or isinstance(error, ClientDisconnect)
 
 
 def _as_problem(error: Exception) -> Problem:

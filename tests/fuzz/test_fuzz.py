@@ -1,0 +1,29 @@
+"""A short fuzz of everything that takes input, with fixed seeds and one that is new each time (it is printed)."""
+
+import secrets
+
+import pytest
+
+from tests.fuzz.__main__ import KINDS
+from tests.fuzz.runner import for_seconds, fuzz
+
+TRIES = {"status": 60, "http": 250, "configuration": 120, "commands": 60, "records-sqlite": 100, "records-redis": 50}
+
+
+@pytest.mark.parametrize("name", sorted(KINDS))
+def test_no_input_brings_anything_down(name: str) -> None:
+    assert fuzz(name, KINDS[name], "fixed", iter(range(TRIES[name]))) == TRIES[name]
+
+
+@pytest.mark.parametrize("name", sorted(KINDS))
+def test_no_input_of_a_new_seed_brings_anything_down(name: str) -> None:
+    seed = secrets.token_hex(4)
+    print(f"seed {seed}")
+    assert fuzz(name, KINDS[name], seed, iter(range(TRIES[name] // 4)))
+
+
+@pytest.mark.full
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("name", sorted(KINDS))
+def test_no_input_brings_anything_down_for_minutes(name: str) -> None:
+    assert fuzz(name, KINDS[name], secrets.token_hex(4), for_seconds(300))
