@@ -17,6 +17,8 @@ from tests.helpers.builders import ANYTHING, Hand
 from tests.helpers.servers import Server
 
 Options = argparse.Namespace
+IDLE_S = 20
+IDLE_AFTER_S = 6  # boot and its echoes, the first measuring of each worker, are not idleness
 Found = dict[str, float]  # what a measure found, by name: medians of its runs
 
 
@@ -77,19 +79,23 @@ def _runner(house: pools.House, job: str, other_than: int | None) -> int | None:
 
 
 def idle(options: Options) -> Found:
-    """CPU of the whole tree, and of the server, while nothing is to be done."""
+    """CPU of the whole tree, and of the server, in 20 s while nothing is to be done."""
     trees = []
     with pools.store_for(options.backend) as server, pools.pool_on(server, options.workers) as house:
         house.wait_until(house.enqueue("tasks.noop"), "completed")
-        time.sleep(2)
+        time.sleep(IDLE_AFTER_S)
+        pids, server_pids = house.pids(), [server.pid] if server else []
         for run in range(options.runs):
-            before = [sum(map(pools.cpu_seconds, house.pids())), (pools.cpu_seconds(server.pid) if server else 0.0)]
-            time.sleep(20)
-            tree = (sum(map(pools.cpu_seconds, house.pids())) - before[0]) / 20
-            served = ((pools.cpu_seconds(server.pid) if server else 0.0) - before[1]) / 20
-            print(f"run {run + 1}: CPU of the idle tree {tree:.3%}, of the server {served:.3%}", flush=True)
-            trees.append(tree * 20)
+            before = _cpu_s(pids), _cpu_s(server_pids)
+            time.sleep(IDLE_S)
+            tree, served = (_cpu_s(pids) - before[0]), (_cpu_s(server_pids) - before[1])
+            print(f"run {run + 1}: CPU of the idle tree {tree:.3f} s, of the server {served:.3f} s", flush=True)
+            trees.append(tree)
     return {"cpu_s_in_20_s": statistics.median(trees)}
+
+
+def _cpu_s(pids: list[int]) -> float:
+    return sum(map(pools.cpu_nanoseconds, pids)) / 1e9
 
 
 # ---------------------------------------------------------------- enqueue, pending

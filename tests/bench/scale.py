@@ -4,7 +4,6 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
-from pathlib import Path
 from typing import NamedTuple
 
 from pool.backends.opening import open_backend
@@ -100,14 +99,9 @@ def _crew(server: Server, count: int, workers: int, jobs: int) -> Crew:
 
 def _spent_in(seconds: float, pids: Sequence[int]) -> list[float]:
     """CPU seconds of each process per second, while that time passes."""
-    before = [_nanoseconds(pid) for pid in pids]
+    before = [pools.cpu_nanoseconds(pid) for pid in pids]
     time.sleep(seconds)
-    return [(_nanoseconds(pid) - was) / seconds / 1e9 for pid, was in zip(pids, before, strict=True)]
-
-
-def _nanoseconds(pid: int) -> int:
-    """Of all threads."""
-    return sum(int(file.read_text().split()[0]) for file in Path(f"/proc/{pid}/task").glob("*/schedstat"))
+    return [(pools.cpu_nanoseconds(pid) - was) / seconds / 1e9 for pid, was in zip(pids, before, strict=True)]
 
 
 # ---------------------------------------------------------------- 10,000 idle workers
@@ -195,9 +189,9 @@ def _job() -> NewJob:
 
 
 def _server_us(server: Server, jobs: int, work: Callable[[], object]) -> float:
-    before = _nanoseconds(server.pid)
+    before = pools.cpu_nanoseconds(server.pid)
     work()
-    return (_nanoseconds(server.pid) - before) / jobs / 1000
+    return (pools.cpu_nanoseconds(server.pid) - before) / jobs / 1000
 
 
 def namespaces_on_a_cluster() -> Found:
