@@ -1,5 +1,6 @@
 """Records and answers, as scripts/parts/records.lua lays them out: packing what goes in, reading what comes back."""
 
+import contextlib
 import struct
 from collections.abc import Iterator
 from dataclasses import replace
@@ -8,6 +9,7 @@ from math import isfinite
 from typing import Any
 
 from pool.backends.redis.frames import (
+    UNREADABLE,
     Frames,
     frame,
     id_text,
@@ -43,6 +45,7 @@ _OUTCOMES = {
     "x": Outcome.CANCELLED,
     "l": Outcome.LOST,
 }
+_REASONS = frozenset(Reason)
 STATUS_LETTERS = {b"p": Status.PENDING, b"s": Status.SCHEDULED}
 
 
@@ -270,13 +273,15 @@ class StateRead:
     """The changing half of a job, unpacked."""
 
     def __init__(self, raw: bytes) -> None:
+        if len(raw) < _STATE.size:  # none, or one that is broken
+            raw = b""
         fields = _STATE.unpack_from(raw) if raw else (_WAITING, 0, 0, 0, 0, 0, 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0)
         (self.status, self.flags, self.claim, self.retries, self.kills, self.losses, self.misfits, self.due, self.claimed,
          self.started, self.finished, self.updated, lane_n) = fields  # fmt: skip
         at = _STATE.size
         self.lane = raw[at : at + lane_n].decode(errors="replace")
         self.queue, self.frames = "", Frames()
-        if raw:
+        if len(raw) >= at + lane_n + _SHORT.size:
             (queue_n,) = _SHORT.unpack_from(raw, at + lane_n)
             at += lane_n + _SHORT.size
             self.queue = raw[at : at + queue_n].decode(errors="replace")
@@ -302,7 +307,7 @@ def read_job(packed: bytes, status: bytes, raw: bytes, kept: bytes, past: bytes 
 def _fixed_fields(raw: bytes, s: StateRead) -> dict[str, Any]:
     try:
         parts = _record_parts(raw)
-    except (struct.error, UnicodeDecodeError):
+    except UNREADABLE:
         parts = (s.updated, 0.0, 0.0, 0, 0, 0, "", s.queue, LOCAL_OWNER, {}, raw.decode(errors="replace"))
     created, run_at, expires_at, priority, max_retries, max_kills, kind, queue, owner, extras, payload = parts
     return {
@@ -318,7 +323,7 @@ def _fixed_fields(raw: bytes, s: StateRead) -> dict[str, Any]:
         "unique_key": text_in(extras, b"U"),
         "parent_id": text_in(extras, b"P"),
         "limit_key": extras[b"L"][_LIMIT.size :].decode(errors="replace") if b"L" in extras else None,
-        "batch_id": id_text(extras[b"B"]) if b"B" in extras else None,
+        "batch_id": id_text(extras[b"B"]) if len(extras.get(b"B", b"")) == 16 else None,
         "run_at": s.due or run_at or created,
         "expires_at": expires_at or None,
         "created_at": created,
@@ -339,7 +344,7 @@ def _changing_fields(s: StateRead) -> dict[str, Any]:
         "worker_id": s.lane if s.is_running else None,
         "claim": s.claim,
         "cancel_requested": bool(s.flags & _CANCEL),
-        "reason": Reason(why) if why else None,
+        "reason": Reason(why) if why in _REASONS else None,
         "error": shown_in(s.frames, b"e"),
         "exception": shown_in(s.frames, b"x"),
         "result": text_in(s.frames, b"r"),
@@ -349,13 +354,9 @@ def _changing_fields(s: StateRead) -> dict[str, Any]:
 
 
 def _attempts(past: bytes, s: StateRead) -> Iterator[Attempt]:
-    found, at = [], 0
-    while at < len(past):
-        (size,) = _SIZE.unpack_from(past, at)
-        at += _SIZE.size + size
-        found.append(past[at - size : at])
     is_plain = bool(s.flags & _PLAIN)
-    yield from map(_attempt, found[-9:] if is_plain else found)
+    found = _readable_attempts(past)
+    yield from found[-9:] if is_plain else found
     if is_plain:
         yield Attempt(
             number=s.retries + 1,
@@ -364,6 +365,18 @@ def _attempts(past: bytes, s: StateRead) -> Iterator[Attempt]:
             ended_at=s.finished,
             outcome=Outcome.COMPLETED,
         )
+
+
+def _readable_attempts(past: bytes) -> list[Attempt]:
+    """Of a broken history what stands before the break."""
+    found: list[Attempt] = []
+    at = 0
+    with contextlib.suppress(*UNREADABLE):
+        while at < len(past):
+            (size,) = _SIZE.unpack_from(past, at)
+            at += _SIZE.size + size
+            found.append(_attempt(past[at - size : at]))
+    return found
 
 
 def _attempt(body: bytes) -> Attempt:
@@ -383,7 +396,7 @@ def _attempt(body: bytes) -> Attempt:
 def _cause(frames: Frames) -> Cause:
     reason, signal, code = text_in(frames, b"r"), frames.get(b"g"), frames.get(b"k")
     return Cause(
-        reason=Reason(reason) if reason else None,
+        reason=Reason(reason) if reason in _REASONS else None,
         exception=text_in(frames, b"x"),
         text=text_in(frames, b"t"),
         stack=text_in(frames, b"s"),

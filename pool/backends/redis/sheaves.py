@@ -7,14 +7,15 @@ from typing import Any
 
 from pool.backends.contract import Answer, Want
 from pool.backends.redis.connection import pack_words
-from pool.backends.redis.frames import quick_id
-from pool.backends.redis.keys import class_of, lane_field, listed
-from pool.backends.redis.records import read_claim, read_first_claim, settlement_frames
+from pool.backends.redis.frames import UNREADABLE, quick_id
+from pool.backends.redis.keys import SEPARATOR, class_of, is_whole, lane_field, listed
+from pool.backends.redis.records import read_claim, read_clock, read_first_claim, settlement_frames
 from pool.backends.redis.scripts import step
 from pool.backends.redis.work import RedisWork, is_plain, mark_text, refusal
 from pool.backends.sheaf import one_by_one
 from pool.identity import LaneId, process_mark
 from pool.jobs.job import Claim, Settlement
+from pool.jobs.lifecycle import Reason
 
 MOST_LANES = 500  # a script's arguments and unpack have their limits
 PLAIN_AGAIN = 16  # calls of the lead alone before a plain case is hoped for again
@@ -34,9 +35,7 @@ class RedisSheaves(RedisWork):
         self._sheaves: dict[int, tuple[tuple[LaneId, ...], bytes, bytes]] = {}
         self._asked: tuple[LaneId, int] | None = None  # lead and number of the last call
         self._wishes: dict[Want | None, bytes] = {}  # a want as the step takes it
-        self._odd_calls = (
-            0  # how often the lead may still call alone, since the last step found a case that is not plain
-        )
+        self._odd_calls = 0  # how often the lead may still call alone, since the last step found what is not plain
 
     def exchange_many(
         self,
@@ -96,14 +95,14 @@ class RedisSheaves(RedisWork):
             pack_words((*numbers, words)),
             after,
         )
-        return self._session.run_packed(step("exchange_many"), 1 + 6 + 12 + len(lanes), rest)
+        return self._session.run_packed(step("exchange_many"), 1 + 6 + 11 + len(lanes), rest)
 
     def _sheaf_pieces(self, lanes: tuple[LaneId, ...]) -> tuple[bytes, bytes]:
         who = lanes[0].worker
         keys = (*self._keys.exchange, self._keys.pool(who.pool))
         before = pack_words((len(keys), *keys, who.generation))
-        mark = f"mark/{who.slot}.{who.generation}", mark_text(process_mark())
-        return before, pack_words((*mark, f"bar/{who.slot}", "beat", *map(lane_field, lanes)))
+        mark = SEPARATOR.join((f"mark/{who.slot}.{who.generation}", mark_text(process_mark())))
+        return before, pack_words((mark, f"bar/{who.slot}", "beat", *map(lane_field, lanes)))
 
     def _forget_pieces(self) -> None:
         super()._forget_pieces()
@@ -114,17 +113,21 @@ class RedisSheaves(RedisWork):
             piece = pack_words(("", "", ""))
         else:
             mode, names = ("*", want.reserved) if want.is_any else ("=", want.queues)
-            piece = pack_words((mode, listed(names), class_of(want)))
+            piece = pack_words((mode, listed(names), self._keys.bell(class_of(want))))
         self._wishes[want] = piece
         return piece
 
     def _read(self, lanes: Sequence[LaneId], answer: list[Any]) -> list[Answer]:
-        _, digits, time, *given = answer
+        _, digits, seconds, microseconds, *given = answer
         answers = [_ANSWERS[digit] for digit in digits]
-        claimed_at = float(time)
+        claimed_at = read_clock(seconds, microseconds)
         for at in range(0, len(given), 4):
             place, packed, raw, kept = given[at : at + 4]
-            claim = read_claim(packed, raw, kept) if kept else read_first_claim(packed, raw, claimed_at)
+            try:
+                claim = read_claim(packed, raw, kept) if kept else read_first_claim(packed, raw, claimed_at)
+            except UNREADABLE:
+                self._hand_back(lanes[place], Reason.INVALID_RECORD)
+                continue
             answers[place] = Answer(answers[place].settled, self._on_disk(lanes[place], claim))
         return answers
 
@@ -135,8 +138,7 @@ class RedisSheaves(RedisWork):
 
 def _is_fit(lanes: Sequence[LaneId], want: Want | None) -> bool:
     """Whether the step knows this kind of call at all."""
-    is_whole = want is None or (want.min_priority <= 0 and want.max_priority >= 100 and not want.lease_seconds)
-    return is_whole and len(lanes) <= MOST_LANES
+    return len(lanes) <= MOST_LANES and (want is None or is_whole(want))
 
 
 def _words(settlements: Sequence[Settlement | None]) -> bytes | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from pool.backends.contract import Answer, Held, Want
 from pool.backends.redis.connection import Argument, Connection, pack, pack_words
-from pool.backends.redis.frames import quick_id
+from pool.backends.redis.frames import UNREADABLE, quick_id
 from pool.backends.redis.intake import RedisIntake
 from pool.backends.redis.keys import SEPARATOR, class_of, is_whole, lane_field, lane_words, listed, ranks_of
 from pool.backends.redis.records import (
@@ -27,6 +27,7 @@ from pool.descriptors import readable
 from pool.errors import BackendUnavailable, ClaimLost, LaneBarred, RequestRefused
 from pool.identity import LaneId, ProcessMark, process_mark
 from pool.jobs.job import Claim, Outcome, Settlement
+from pool.jobs.lifecycle import Reason
 
 POLL_SECONDS = 1.0
 ABSENT_SECONDS = 0.5  # how long a wait sleeps at least when the store is away
@@ -74,7 +75,7 @@ class RedisWork(RedisIntake):
         answer = self._session.run_packed(step("exchange"), EXCHANGE_WORDS + more, rest)
         if answer[0]:
             raise refusal(lane, request, answer)
-        claim = self._claim_of(answer[2:]) if len(answer) > 2 else None
+        claim = self._claim_of(lane, answer[2:]) if len(answer) > 2 else None
         if claim is not None and claim.max_retries == 0 and not self._is_claim_on_disk(lane):
             claim = None
         return Answer(_SETTLED[answer[1]], claim)
@@ -109,21 +110,26 @@ class RedisWork(RedisIntake):
         self._want = _NO_WANT_YET
         self._pid = os.getpid()
 
-    @staticmethod
-    def _claim_of(parts: list[bytes]) -> Claim:
-        return read_claim(*parts) if parts[2] else read_first_claim(parts[0], parts[1], read_clock(*parts[3:]))
+    def _claim_of(self, lane: LaneId, parts: list[bytes]) -> Claim | None:
+        """None for a job that the server could read and we cannot (text that is not UTF-8): it is set aside at once."""
+        try:
+            return read_claim(*parts) if parts[2] else read_first_claim(parts[0], parts[1], read_clock(*parts[3:]))
+        except UNREADABLE:
+            self._hand_back(lane, Reason.INVALID_RECORD)
+            return None
 
     def _is_claim_on_disk(self, lane: LaneId) -> bool:
         """An at-most-once claim starts only when the disk has it; else it is handed back unstarted."""
         if self._is_on_disk():
             return True
-        self._hand_back(lane)
+        self._hand_back(lane, Reason.INTERRUPTED)
         return False
 
-    def _hand_back(self, lane: LaneId) -> None:
+    def _hand_back(self, lane: LaneId, reason: Reason) -> None:
+        """What the lane holds goes back unstarted, or, as an invalid record, to the dead letters."""
         keys = (*self._keys.fixed, self._keys.pool(lane.worker.pool))
         who = f"{lane.worker.slot}.{lane.worker.generation}"
-        self._session.run("recover", keys, ("worker", who, "", 0, "interrupted", 0, b"", b"", f" {lane.lane} ", 0))
+        self._session.run("recover", keys, ("worker", who, "", 0, reason, 0, b"", b"", f" {lane.lane} ", 0))
 
     def report(
         self, held: Held, *, progress: float | None = None, note: str | None = None, checkpoint: str | None = None
