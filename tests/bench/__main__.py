@@ -1,8 +1,9 @@
 """The project's own benchmarks: each compares the product with a bare control in the same run, turn by turn.
 
     python -m tests.bench throughput --backend redis --workers 2 --runs 3
-    python -m tests.bench pickup | recovery | idle | enqueue | pending [--backend sqlite|redis|valkey] …
+    python -m tests.bench pickup | recovery | idle | footprint | enqueue | pending [--backend sqlite|redis|valkey] …
     python -m tests.bench boot | http          # what people wait for
+    python -m tests.bench footprint            # memory of an idle pool by role, and of each further worker
     python -m tests.bench anatomy              # where the CPU of a job goes, what each promise adds
     python -m tests.bench growth               # by workers, payload and pending jobs; writes docs/plots
     python -m tests.bench scale                # what one Redis carries
@@ -13,13 +14,15 @@ Absolute numbers depend on the machine and on what else it does; the ratios are 
 
 import argparse
 
-from tests.bench import anatomy, boot, growth, measures, scale, speeds, table
+from tests.bench import anatomy, boot, footprint, growth, measures, scale, speeds, table
 
 MEASURES = {
     "throughput": speeds.throughput,
     "pickup": measures.pickup,
     "recovery": measures.recovery,
-    "idle": measures.idle,
+    "idle": footprint.idle,
+    "footprint": footprint.footprint,
+    "footprint": footprint.footprint,
     "enqueue": measures.enqueue,
     "pending": measures.pending,
     "growth": growth.growth,

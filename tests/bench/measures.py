@@ -17,8 +17,6 @@ from tests.helpers.builders import ANYTHING, Hand
 from tests.helpers.servers import Server
 
 Options = argparse.Namespace
-IDLE_S = 20
-IDLE_AFTER_S = 6  # boot and its echoes, the first measuring of each worker, are not idleness
 Found = dict[str, float]  # what a measure found, by name: medians of its runs
 
 
@@ -35,7 +33,7 @@ def spread(values: list[float]) -> str:
     return f"median {median:.2f}  p99 {p99(values):.2f}  worst {max(values):.2f}  (n={len(values)})"
 
 
-# ---------------------------------------------------------------- pickup, recovery, idle
+# ---------------------------------------------------------------- pickup, recovery
 
 
 def pickup(options: Options) -> Found:
@@ -76,26 +74,6 @@ def recovery(options: Options) -> Found:
 
 def _runner(house: pools.House, job: str, other_than: int | None) -> int | None:
     return next((one.pid for one in house.workers() if job in one.jobs and one.pid != other_than), None)
-
-
-def idle(options: Options) -> Found:
-    """CPU of the whole tree, and of the server, in 20 s while nothing is to be done."""
-    trees = []
-    with pools.store_for(options.backend) as server, pools.pool_on(server, options.workers) as house:
-        house.wait_until(house.enqueue("tasks.noop"), "completed")
-        time.sleep(IDLE_AFTER_S)
-        pids, server_pids = house.pids(), [server.pid] if server else []
-        for run in range(options.runs):
-            before = _cpu_s(pids), _cpu_s(server_pids)
-            time.sleep(IDLE_S)
-            tree, served = (_cpu_s(pids) - before[0]), (_cpu_s(server_pids) - before[1])
-            print(f"run {run + 1}: CPU of the idle tree {tree:.3f} s, of the server {served:.3f} s", flush=True)
-            trees.append(tree)
-    return {"cpu_s_in_20_s": statistics.median(trees)}
-
-
-def _cpu_s(pids: list[int]) -> float:
-    return sum(map(pools.cpu_nanoseconds, pids)) / 1e9
 
 
 # ---------------------------------------------------------------- enqueue, pending

@@ -7,10 +7,11 @@ import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from tests.bench import boot, measures, scale, speeds
+from tests.bench import boot, footprint, measures, scale, speeds
 from tests.bench.measures import Found, Options
 
 MANY, FEW = 1_000_000, 20_000
+MB_PER_MIB = 2**20 / 1e6
 
 
 class Row(NamedTuple):
@@ -126,13 +127,15 @@ def pickup(options: Options) -> Iterator[Row]:
 
 
 def rest(options: Options) -> Iterator[Row]:
-    for backend in ("sqlite", "redis"):
-        found = measures.idle(_options(options, backend=backend, workers=8, runs=1 if options.quick else options.runs))
-        spent = found["cpu_s_in_20_s"]
-        command = f"idle --workers 8 --backend {backend}"
-        yield Row(
-            f"idle pool of 8, {backend}, CPU of the tree in 20 s", "< 0.02 s", f"{spent:.3f} s", spent < 0.02, command
-        )
+    for backend, most in (("sqlite", 55), ("redis", 75)):
+        here = _options(options, backend=backend, workers=8, runs=1 if options.quick else options.runs)
+        spent, command = footprint.idle(here)["cpu_s_in_20_s"], f"idle --workers 8 --backend {backend}"
+        what = f"idle pool of 8, {backend}, CPU of the tree in 20 s"
+        yield Row(what, "< 0.02 s", f"{spent:.3f} s", spent < 0.02, command)
+        found, command = footprint.footprint(here), f"footprint --backend {backend}"
+        tree, more = found["pss_mib"] * MB_PER_MIB, found["worker_mib"] * MB_PER_MIB
+        yield Row(f"memory of that tree (PSS), {backend}", f"< {most} MB", f"{tree:.0f} MB", tree < most, command)
+        yield Row(f"each further worker, {backend}", "< 4 MB", f"{more:.1f} MB", more < 4, command)
 
 
 def recovery(options: Options) -> Iterator[Row]:
