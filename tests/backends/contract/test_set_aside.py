@@ -1,6 +1,11 @@
 """A record that cannot be read is set aside as a dead letter; it neither kills a worker nor holds up the others."""
 
+import sqlite3
+import uuid
+from contextlib import closing
+
 import pytest
+import redis
 
 from pool.backends.contract import Backend, JobFilter, Want
 from pool.jobs.lifecycle import Reason, Status
@@ -63,3 +68,53 @@ def test_looking_at_an_unreadable_job_harms_nothing(place: Place, store: Backend
         except JobpoolError as told:
             assert str(told)
     assert store.job(good).status is Status.PENDING
+
+
+# ---------------------------------------------------------------- found by tests/fuzz: one field of many
+
+
+def _overwrite(place: Place, job_id: str, *, column: str, value: object, redis_key: str, redis_value: bytes) -> None:
+    raw = uuid.UUID(job_id).bytes
+    if place.kind == "sqlite":
+        with closing(sqlite3.connect(place.url.removeprefix("sqlite:///"), timeout=30)) as db, db:
+            db.execute(f"UPDATE jobs SET {column} = ? WHERE id = ?", (value, raw))
+        return
+    with redis.Redis.from_url(place.url) as client:
+        client.hset(f"{{jobpool:{place.namespace}}}:{redis_key}", raw, redis_value)
+
+
+def test_a_broken_date_or_state_of_a_waiting_job_sets_it_aside(place: Place, store: Backend, hands) -> None:
+    broken, hand = put(store), hands()
+    hand.take()
+    hand.give_back()
+    _overwrite(place, broken, column="expires_at", value=b"\xff", redis_key="state", redis_value=b"w\x00")
+    good = put(store)
+    assert drain(hands()) == [good]
+    job = store.job(broken)
+    assert (job.status, job.reason) == (Status.FAILED, Reason.INVALID_RECORD)
+
+
+def test_a_broken_history_hides_no_job(place: Place, store: Backend, hand: Hand) -> None:
+    job_id = put(store)
+    hand.take()
+    hand.fail()
+    _overwrite(place, job_id, column="history", value="[[1", redis_key="past", redis_value=b"\x00\x00\x00\x3c\x00")
+    job = store.job(job_id)
+    assert (job.status, job.attempts) == (Status.FAILED, ())
+    assert store.revive(job_id).status is Status.PENDING
+    assert drain(hand) == [job_id]
+
+
+def test_a_broken_counter_is_counted_anew_and_refuses_no_job(place: Place, store: Backend, hand: Hand) -> None:
+    put(store)
+    if place.kind == "sqlite":
+        with closing(sqlite3.connect(place.url.removeprefix("sqlite:///"), timeout=30)) as db, db:
+            db.execute("UPDATE queues SET hour = x'ff00'")
+    else:
+        with redis.Redis.from_url(place.url) as client:
+            key = f"{{jobpool:{place.namespace}}}:stats"
+            for name in client.hkeys(key):
+                client.hset(key, name, b"x")
+    put(store)
+    assert len(drain(hand)) == 2
+    assert store.statistics().completed >= 0
