@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import JSONResponse
 
-from pool.backends.contract import MAX_BATCH, Backend, JobFilter
+from pool.backends.contract import MAX_BATCH, Backend, JobFilter, Page
 from pool.errors import CallerError, JobNotFound
 from pool.jobs.checks import checked_name
 from pool.jobs.job import Job, NewJob, Receipt
@@ -21,6 +21,7 @@ from pool.web.problems import Problem
 from pool.web.services import Services, body_of, caller_of, services_of
 
 router = APIRouter()
+LIST_WITHIN_S = 1.0
 ID_PATTERN = "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"
 
 
@@ -118,13 +119,23 @@ def one_key(given: list[str]) -> str | None:
 
 @router.get("/jobs", **documented("list jobs", ok={200: "JobPage"}))
 async def list_jobs(request: Request, query: Annotated[ListQuery, Query()]) -> JSONResponse:
-    """Jobs, newest first: a producer's own, or all for an admin. `after` is the cursor of the next page."""
+    """Jobs, newest first: a producer's own, or all for an admin. `after` is the cursor of the next page.
+
+    `partial`: the page is not full although there may be more, for the time is up in which jobs are looked through.
+    """
     caller, services = caller_of(request, "producer", "admin"), services_of(request)
     which = JobFilter(
         status=query.status, type=query.type, queue=query.queue, owner=None if caller.role == "admin" else caller.name
     )
-    page = await services.desk.ask(lambda store: store.jobs(which, after=query.after, limit=query.limit))
-    return JSONResponse({"jobs": [services.document(job, caller) for job in page.jobs], "after": page.after})
+    page = await services.desk.ask(lambda store: page_of(store, which, query.after, query.limit))
+    documents = [services.document(job, caller) for job in page.jobs]
+    is_partial = page.after is not None and len(documents) < query.limit
+    return JSONResponse({"jobs": documents, "after": page.after, "partial": is_partial})
+
+
+def page_of(store: Backend, which: JobFilter, after: str | None, limit: int, within_s: float = LIST_WITHIN_S) -> Page:
+    """What can be found in this time. Few jobs of an owner among many others cost a store without an index a long look."""
+    return store.jobs(which, after=after, limit=limit, within_s=within_s)
 
 
 @router.get("/jobs/claim", include_in_schema=False)

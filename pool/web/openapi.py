@@ -87,7 +87,7 @@ SCHEMAS: Document = {
     "NewJob": _object({**_JOB_FIELDS, **_REPLAY}, ["id", "status", *_REPLAY]),
     "ClaimedJob": _object({**_JOB_FIELDS, **_LEASE, "attempt": WHOLE, "claim_token": {"type": "string"}}),
     "Heartbeat": _object({**_JOB_FIELDS, **_LEASE}),
-    "JobPage": _object({"jobs": _list_of({"$ref": f"{REF}Job"}), "after": TEXT}),
+    "JobPage": _object({"jobs": _list_of({"$ref": f"{REF}Job"}), "after": TEXT, "partial": {"type": "boolean"}}),
     "Batch": {"anyOf": [{"$ref": f"{REF}BatchBody"}, _list_of({"$ref": f"{REF}JobBody"})]},
     "BatchAnswer": _object(
         {

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from pool.backends.contract import JobFilter
+from pool.web.jobs import page_of
 from tests.helpers.until import until
 from tests.web.serving import Api, ending
 
@@ -130,10 +132,32 @@ def test_lists_are_newest_first_filtered_and_paged(api: Api, queue: str) -> None
     rest = api.shop.get("/jobs", params={"queue": queue, "limit": 3, "after": first["after"]}).json()
     assert [job["id"] for job in first["jobs"] + rest["jobs"]] == ids[::-1]
     assert rest["after"] is None
+    assert not first["partial"] and not rest["partial"]
     running = api.root.get("/jobs", params={"queue": queue, "status": "running"}).json()["jobs"]
     assert [job["id"] for job in running] == ids[:1]
     for wrong in ({"limit": 0}, {"limit": 501}, {"status": "nowhere"}, {"after": "x"}, {"owner": "rival"}):
         assert api.shop.get("/jobs", params={**wrong, "queue": queue}).status_code == 422, wrong
+
+
+def test_a_look_among_very_many_ends_in_time_and_its_cursor_leads_to_the_end(api: Api, queue: str) -> None:
+    """Jobs of another owner lie above one's own: a page may be empty, but it says so and where to go on."""
+    mine = api.enqueue(queue)["id"]
+    others = [{"type": "thumb", "queue": queue}] * 5000
+    assert api.rival.post("/jobs/batch", json=others, timeout=60).status_code == 201
+    which = JobFilter(owner="shop", queue=queue)
+
+    found, looks, after = [], 0, None
+    while looks == 0 or after is not None:
+        page = page_of(api.store(), which, after, 50, within_s=0.0)
+        found, looks, after = [*found, *page.jobs], looks + 1, page.after
+    assert [job.id for job in found] == [mine]
+    assert looks <= 2 + 5000 // 500
+
+    answer = api.shop.get("/jobs", params={"queue": queue}).json()
+    while not answer["jobs"]:
+        assert answer["partial"]
+        answer = api.shop.get("/jobs", params={"queue": queue, "after": answer["after"]}).json()
+    assert [job["id"] for job in answer["jobs"]] == [mine]
 
 
 def test_a_look_waits_for_the_end_of_the_job(api: Api, queue: str) -> None:
