@@ -22,7 +22,6 @@ MEASURES = {
     "recovery": measures.recovery,
     "idle": footprint.idle,
     "footprint": footprint.footprint,
-    "footprint": footprint.footprint,
     "enqueue": measures.enqueue,
     "pending": measures.pending,
     "growth": growth.growth,
