@@ -198,8 +198,8 @@ def _fingerprint(config: Config, sections: tuple[str, ...], own: Mapping[str, An
 
 
 def _import_libraries(config: Config) -> None:
-    if config.backend.url.startswith(("redis", "rediss", "valkey")):
-        _load("redis", "the Redis backend")
+    if config.backend.url.startswith(("redis", "valkey", "unix:")):
+        _load("hiredis", "the Redis backend")
         _load("pool.backends.redis.backend", "the Redis backend")
     else:
         _load("pool.backends.sqlite.backend", "the SQLite backend")

@@ -1,6 +1,6 @@
 """Thousands of idle workers without their processes: each is a store connection of the product that asks what a worker asks.
 
-A worker that waits sleeps in BLPOP on the bell of its class, in slices of 4.5 s; when that rings it claims, settles and
+A worker that waits sleeps in BLPOP on the bell of its class, in slices of 4.8 s; when that rings it claims, settles and
 claims again until nothing is left. Its lane, its class and its commands are made by the backend itself.
 """
 
@@ -26,7 +26,7 @@ from tests.helpers.stores import Child, in_child
 
 LONGEST_S = 400
 PROCESSES = 2
-BEAT_S, PROMOTE_S, WATCH_S, POST_S = 5.0, 1.0, 5.0, 4.0  # of a keeper with nothing to do (pool/keeper/loop.py)
+BEAT_S, PROMOTE_S, WATCH_S, POST_S = 10.0, 1.0, 5.0, 5.0  # of a keeper with nothing to do (pool/keeper/loop.py)
 
 
 class Idler:
