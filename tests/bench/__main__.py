@@ -45,6 +45,9 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=0, help="0: what suits the measure")
     parser.add_argument("--quick", action="store_true", help="few runs of few jobs, to try whether it works")
     parser.add_argument("--out", help="folder for plots and numbers; without it docs/plots (--quick: a new one)")
+    parser.add_argument(
+        "--write", action="store_true", help="all, scale, anatomy: put the tables into the pages of docs/"
+    )
     options = parser.parse_args()
     if options.measure not in OF_BOTH:
         options.backend = options.backend or "redis"

@@ -16,7 +16,7 @@ from pool.backends.opening import open_backend
 from pool.identity import LaneId, WorkerId, new_pool_id
 from pool.jobs.ids import new_job_id
 from pool.jobs.job import NewJob
-from tests.bench import bare, pools, speeds
+from tests.bench import bare, pages, pools, speeds
 from tests.bench.measures import Found, Options
 from tests.helpers.builders import ANYTHING, Hand
 from tests.helpers.house import House
@@ -24,20 +24,25 @@ from tests.helpers.servers import Server
 
 WORKERS = 2
 PRODUCED = 3000
+NAMES = {"redis": "Redis", "valkey": "Valkey", "sqlite": "SQLite"}
 
 
 def anatomy(options: Options) -> Found:
     """Tables in Markdown, for one backend or both."""
     jobs, runs = (2_000, 1) if options.quick else (options.jobs or 10_000, options.runs)
     found: Found = {}
+    tables = []
     for backend in [options.backend] if options.backend else ["redis", "sqlite"]:
         with pools.store_for(backend) as server:
             steps = _steps(server, jobs, runs)
-            print(f"\n### {backend}: CPU of one no-op job, us\n\n{_as_table(steps)}", flush=True)
             promises = {**_promises(server, jobs, runs), **_producer(server, runs)}
-            print(f"\n### {backend}: what is asked for, and what it adds\n\n{_as_sums(promises)}", flush=True)
-            found |= {f"{backend} {way} {name}": us for way, parts in steps.items() for name, us in parts.items()}
-            found |= {f"{backend} {name}": us for name, us in promises.items()}
+        tables.append(f"**{NAMES[backend]}: CPU of one no-op job, µs**\n\n{_as_table(steps)}")
+        tables.append(f"**{NAMES[backend]}: what is asked for, and what it adds**\n\n{_as_sums(promises)}")
+        print("\n" + "\n\n".join(tables[-2:]), flush=True)
+        found |= {f"{backend} {way} {name}": us for way, parts in steps.items() for name, us in parts.items()}
+        found |= {f"{backend} {name}": us for name, us in promises.items()}
+    if options.write:
+        pages.fill("performance.md", "anatomy", "\n\n".join(tables))
     return found
 
 
@@ -232,19 +237,15 @@ def _call_us(store: Backend, fields: Callable[[int], dict[str, Any]]) -> float:
 
 def _as_table(told: dict[str, Parts]) -> str:
     names = list(dict.fromkeys(name for parts in told.values() for name in parts))
-    lines = [f"| | {' | '.join(told)} |", f"|---|{'---:|' * len(told)}"]
-    for name in names:
-        cells = (f"{parts[name]:.1f}" if name in parts else "" for parts in told.values())
-        lines.append(f"| {name} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+    rows = [(name, *(f"{parts[name]:.1f}" if name in parts else "" for parts in told.values())) for name in names]
+    return pages.table(("", *told), rows)
 
 
 def _as_sums(promises: dict[str, float]) -> str:
     """Each against the plain one above it: jobs by their CPU, calls by their time."""
-    lines = ["| | us | more than plain |", "|---|---:|---:|"]
-    plain = 0.0
+    rows, plain = [], 0.0
     for name, us in promises.items():
         is_plain = name.startswith(("a ", "an "))
         plain = us if is_plain else plain
-        lines.append(f"| {name} | {us:.1f} | {'' if is_plain else f'{us - plain:+.1f}'} |")
-    return "\n".join(lines)
+        rows.append((name, f"{us:.0f}", "" if is_plain else f"{us - plain:+.0f}"))
+    return pages.table(("", "µs", "more than plain"), rows)

@@ -10,7 +10,7 @@ from pool.backends.opening import open_backend
 from pool.identity import new_pool_id
 from pool.jobs.ids import new_job_id
 from pool.jobs.job import NewJob
-from tests.bench import idlers, pools
+from tests.bench import idlers, model, pages, pools
 from tests.bench.measures import Found, Options, p99
 from tests.helpers.house import House
 from tests.helpers.servers import DEFAULT_FLAVOUR, Server, cluster, cluster_url, running
@@ -38,7 +38,15 @@ def scale(options: Options) -> Found:
     """All of it, printed as sentences; `model` says what it means for many hosts."""
     sizes = QUICK if options.quick else WHOLE
     found = many_workers(sizes) | many_idle(sizes) | one_producer() | namespaces_on_a_cluster()
-    print(model(found, sizes))
+    found |= {
+        "workers": sizes.pools * sizes.workers,
+        "pools": sizes.pools,
+        "crowd": sizes.idle_pools * sizes.idle_workers,
+    }
+    for name, text in (("scale: measured", model.measured(found)), ("scale: model", model.predicted(found))):
+        print(f"\n{text}")
+        if options.write:
+            pages.fill("scale.md", name, text)
     return found
 
 
@@ -68,7 +76,6 @@ def many_workers(sizes: Sizes) -> Found:
         "server_us": few.server_us,
         "keeper ms": few.keeper_ms,
         "keeper ratio": many.keeper_ms / few.keeper_ms,
-        "pool_server_ms": few.idle_ms,
     }
 
 
@@ -130,10 +137,10 @@ def many_idle(sizes: Sizes) -> Found:
     )
     print(f"pickup among them, ms: median {statistics.median(waits):.2f}, p99 {p99(waits):.2f}, worst {max(waits):.2f}")
     return {
-        "idle bytes": size,
-        "idle us": per_worker,
-        "keeper server_ms": per_pool,
-        "watch_us_per_pool": watch_ms * 1000 / sizes.idle_pools,
+        "idle_bytes": size,
+        "idle_us": per_worker,
+        "keeper_us": max(0.0, per_pool * 1000 - watch_ms * 1000 / idlers.WATCH_S),
+        "look_us_per_pool": watch_ms * 1000 / sizes.idle_pools,
         "pickup median": statistics.median(waits),
         "pickup p99": p99(waits),
     }
@@ -181,7 +188,7 @@ def one_producer() -> Found:
     print(
         f"enqueue, CPU of the server: {single:.1f} us one by one, {batch:.1f} us in batches; {size:.0f} bytes per pending job"
     )
-    return {"enqueue us": single, "enqueue_many us": batch, "pending bytes": size}
+    return {"enqueue_us": single, "enqueue_many_us": batch, "pending_bytes": size}
 
 
 def _job() -> NewJob:
@@ -204,30 +211,8 @@ def namespaces_on_a_cluster() -> Found:
     shares = [len({key.partition("}")[0] for key in found}) for found in keys]
     print(f"30 namespaces on a cluster of 3 nodes: {', '.join(map(str, sorted(shares)))}")
     assert sum(shares) == 30
-    return {"most namespaces on a node": max(shares), "fewest": min(shares)}
+    return {"most": max(shares), "fewest": min(shares)}
 
 
 def _keys_of(node: Server) -> list[str]:
     return [str(key) for key in node.call("KEYS", "{jobpool:*")]
-
-
-# ---------------------------------------------------------------- the model
-
-
-def model(found: Found, sizes: Sizes, hosts: int = 1000, workers: int = 100) -> str:
-    """What one Redis with one namespace would do for so many hosts, each with one pool of so many workers."""
-    crowd = hosts * workers
-    idle = crowd * found["idle us"] / 1e6
-    looks = hosts / idlers.WATCH_S * hosts * found["watch_us_per_pool"] / 1e6
-    own = hosts * max(
-        0.0, found["keeper server_ms"] / 1000 - sizes.idle_pools * found["watch_us_per_pool"] / idlers.WATCH_S / 1e6
-    )
-    left = max(0.0, 1 - idle - looks - own)
-    lines = [
-        f"model: {hosts:,} hosts with {workers} workers each, one namespace, shares of one core of the server:",
-        f"  connections {crowd + 2 * hosts:,}, their memory {crowd * found['idle bytes'] / 2**30:.1f} GiB",
-        f"  idle workers {idle:.2f}; keepers' own {own:.2f}; keepers' looks at all pools {looks:.2f} (grows with the square)",
-        f"  left for jobs: {left:.2f}, that is {left * 1e6 / (found['server_us'] + found['enqueue us']):,.0f} jobs/s enqueued one by one and run",
-        f"  each worker runs at most {left * 1e6 / (found['server_us'] + found['enqueue us']) / crowd:.3f} jobs/s on the average",
-    ]
-    return "\n".join(lines)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from tests.bench import boot, footprint, measures, scale, speeds
+from tests.bench import boot, footprint, measures, pages, scale, speeds
 from tests.bench.measures import Found, Options
 
 MANY, FEW = 1_000_000, 20_000
@@ -34,6 +34,8 @@ def all_rows(options: Options) -> Found:
             rows += _rows_of(name, make, options)
             print(f"--- {name}: {time.monotonic() - began:.0f} s", flush=True)
     print(as_markdown(rows))
+    if options.write:
+        pages.fill("performance.md", "all", as_markdown(rows))
     return {}
 
 
@@ -49,12 +51,10 @@ def _rows_of(name: str, make: Callable[[Options], Iterator[Row]], options: Optio
 
 
 def as_markdown(rows: list[Row]) -> str:
-    lines = ["| what | aim | measured | met | `python -m tests.bench` |", "|---|---|---|---|---|"]
     verdicts = {True: "yes", False: "no", None: ""}
-    for row in rows:
-        cells = (row.what, row.aim, row.measured, verdicts[row.is_met], f"`{row.command}`" if row.command else "")
-        lines.append(f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |")
-    return "\n".join(lines)
+    head = ("what", "aim", "measured", "met", "`python -m tests.bench`")
+    command = {row: f"`{row.command}`" if row.command else "" for row in rows}
+    return pages.table(head, [(row.what, row.aim, row.measured, verdicts[row.is_met], command[row]) for row in rows])
 
 
 def _options(options: Options, **changes: object) -> Options:
