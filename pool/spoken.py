@@ -20,6 +20,12 @@ def duration(seconds: float | None) -> str:
     return f"{whole} s"
 
 
+def progress(fraction: float | None, note: str | None) -> str:
+    """`42 % half way`: how far a job says it is; empty when it says nothing."""
+    percent = "" if fraction is None else f"{100 * fraction:.0f} %"
+    return f"{percent} {one_line(note, 40) if note else ''}".strip()
+
+
 def size(count: float | None) -> str:
     """`48 MB`: bytes for people."""
     if not count:

@@ -6,6 +6,7 @@ from typing import Any
 from pool.cli.output import duration, one_line, rich_table, say, say_table, size
 from pool.cli.watching import watch
 from pool.jobs.internal import OWN_QUEUES
+from pool.spoken import progress
 
 Document = dict[str, Any]
 
@@ -103,7 +104,8 @@ def _doing(worker: Document) -> str:
     """The job it runs, or how the one before it ended and when the next starts."""
     if jobs := worker.get("jobs"):
         more = f" and {len(jobs) - 1} more" if len(jobs) > 1 else ""
-        return f"{jobs[0].get('type')} {jobs[0].get('id')}{more}"
+        said = progress(jobs[0].get("progress"), jobs[0].get("note"))
+        return f"{jobs[0].get('type')} {jobs[0].get('id')}{more}" + (f", {said}" if said else "")
     last, next_start = worker.get("last_exit"), worker.get("next_start_s")
     parts = [f"last exit: {_exit_words(last)}"] if last else []
     parts += [f"starts in {duration(next_start)}"] if next_start is not None else []

@@ -14,6 +14,7 @@ from rich.text import Text
 from pool.cli.output import STYLES, duration, one_line, printable, size
 from pool.cli.top_desk import Document, View
 from pool.clock import as_rfc3339
+from pool.spoken import progress
 
 KEYS = "p pause  r retry  + - scale  tab \u2191 \u2193 choose  q quit"
 PLAIN_KEYS = "p pause  r retry  + - scale  tab j k choose  q quit"
@@ -182,7 +183,8 @@ def memory_bar(worker: Document, screen: Screen) -> str:
 def _doing(worker: Document) -> str:
     if jobs := worker.get("jobs"):
         more = f" +{len(jobs) - 1}" if len(jobs) > 1 else ""
-        return f"{jobs[0].get('type')}{more} {jobs[0].get('id')}"
+        said = printable(progress(jobs[0].get("progress"), jobs[0].get("note")))
+        return " ".join(filter(None, (f"{jobs[0].get('type')}{more}", said, str(jobs[0].get("id")))))
     if worker.get("state") == "idle":
         return ""
     last, next_start = worker.get("last_exit") or {}, worker.get("next_start_s")

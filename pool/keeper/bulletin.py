@@ -10,6 +10,7 @@ from pool.clock import monotonic_now, wall_now
 from pool.errors import BackendUnavailable
 from pool.jobs.internal import OWN_QUEUES
 from pool.keeper.history import History
+from pool.keeper.progress import Progress
 from pool.logs import log
 from pool.settings import Config
 
@@ -26,6 +27,7 @@ class BulletinWriter:
         self._reserved = {entry.queue for entry in config.types} | set(OWN_QUEUES)
         self._last: dict[str, Any] = {"queues": [], "totals": {}}
         self._history = History(board, backend.url)
+        self._progress = Progress(board, backend)
         self._warnings: list[str] = []
         self._ask_for_warnings_at = 0.0
 
@@ -60,6 +62,7 @@ class BulletinWriter:
             "totals": {name: getattr(totals, name) for name in counts},
             "delayed": {"total": totals.delayed, "overdue": totals.overdue, "next_due": totals.next_due},
             "store": totals.backend,
+            "progress": self._progress.look(),
         }
 
     def _look_for_warnings(self) -> None:

@@ -34,11 +34,12 @@ class Moment:
 def status_document(pool: Controlled, now: Moment) -> Document:
     """Section "status socket" of the design, as a document. Times are RFC 3339, durations seconds."""
     news = read_bulletin(pool.board)
+    said = news.get("progress", {})
     return {
         "pool": _pool(pool, now),
         "memory": memory_document(pool.children),
         "groups": [_group(pool, group) for group in pool.children.groups.values() if group.spec.role == Role.WORKER],
-        "workers": _processes(pool, Role.WORKER, now),
+        "workers": [_with_progress(worker, said) for worker in _processes(pool, Role.WORKER, now)],
         "keeper": _single(pool, Role.KEEPER, now),
         "web": _single(pool, Role.WEB, now),
         "queues": news.get("queues", []),
@@ -226,6 +227,13 @@ def _job(lane: Lane, now: Moment) -> Document:
         "seconds": round(max(0.0, now.monotonic - lane.since), 3),
         "started": lane.phase >= Phase.STARTED,
     }
+
+
+def _with_progress(worker: Document, said: Document) -> Document:
+    """How far its jobs say they are, as the keeper has last read it in the store: a fraction and a note, or neither."""
+    for job in worker["jobs"]:
+        job["progress"], job["note"] = said.get(job["id"]) or (None, None)
+    return worker
 
 
 def exit_document(last: LastExit | None) -> Document | None:

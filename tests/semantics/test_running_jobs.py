@@ -1,6 +1,7 @@
 """Chains, progress, cancelling, expiry, `why`, commands, async, output, secrets (points 6 to 9, 11, 12, 16 and 18)."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -41,11 +42,22 @@ def test_progress_is_seen_and_a_checkpoint_is_there_at_the_next_attempt(house: H
     house.wait_for(lambda: house.job(job_id).progress == 0.5, "the progress")
     assert house.job(job_id).progress_note == "half way"
     assert "half way" in house.cli("jobs", "list", "--status", "running").stdout
+    (said,) = house.wait_for(
+        lambda: progress_of(house.status(), job_id), "it in the status, once it has run for a while"
+    )
+    assert said == (0.5, "half way")
+    assert f"tasks.steps {job_id}, 50 % half way" in house.cli("status").stdout
     house.release("steps")
     house.wait_for(lambda: house.job(job_id).retry_count == 1, "the retry")
     house.client.cancel(job_id)
     house.client.retry(job_id)
     assert house.client.wait(job_id, 60).result == '["first","second"]'
+
+
+def progress_of(status: dict[str, Any], job_id: str) -> list[tuple[float, str]]:
+    """What a status says of a job that says how far it is."""
+    jobs = [job for worker in status["workers"] for job in worker["jobs"]]
+    return [(job["progress"], job["note"]) for job in jobs if job["id"] == job_id and job["progress"] is not None]
 
 
 def test_a_job_that_ignores_its_cancel_is_ended_by_force(house: House) -> None:
