@@ -87,7 +87,7 @@ class Keeper:
             Chore("recover lost pools", storewide.recovery_period(lease), self.recover_expired),
             Chore("fire the schedule", 1.0, timetable.fire),
             self.posting,
-            Chore("forget old records", 60.0, self.forget),
+            Chore("forget old records", storewide.forget_period(config.retention), self.forget),
             Chore("alert", LOOK_EVERY_S, Alerts(config, self.pool.name, self.pool.host, timetable.missed).look),
         ]
         self.is_stopping = False

@@ -14,7 +14,9 @@ from pool.keeper.schedule import Timetable
 from pool.logs import log
 from pool.settings import Config, RetentionSection
 
-FORGET_LIMIT = 500
+FORGET_LIMIT = 500  # records a step: about 20 ms of the write lock on SQLite, 7 ms of the server on Redis
+FORGET_TURN_S, FORGET_SHARE = 0.03, 0.25  # so long at a time, and of the time at most this share
+FORGET_EVERY_S = 60.0
 LONGEST_SLEEP_S = 1.0
 
 
@@ -40,11 +42,22 @@ def recover_expired(backend: Backend) -> None:
 
 
 def forget(backend: Backend, keep: RetentionSection) -> float | None:
-    """Remove records whose time is over; again soon while there are more."""
-    gone = backend.forget(
-        completed_s=keep.completed, failed_s=keep.failed, idempotency_s=keep.idempotency, limit=FORGET_LIMIT
-    )
-    return 0.2 if gone >= FORGET_LIMIT else None
+    """Remove records whose time is over, for a moment; again soon while there are more.
+
+    Quick enough to keep up with a pool that completes thousands of jobs a second, and never in the way of a renewal."""
+    began = monotonic_now()
+    while (spent := monotonic_now() - began) < FORGET_TURN_S:
+        gone = backend.forget(
+            completed_s=keep.completed, failed_s=keep.failed, idempotency_s=keep.idempotency, limit=FORGET_LIMIT
+        )
+        if gone < FORGET_LIMIT:
+            return None
+    return spent * (1 / FORGET_SHARE - 1)
+
+
+def forget_period(keep: RetentionSection) -> float:
+    """Once a minute; more often where records are kept for a short time only."""
+    return min(FORGET_EVERY_S, max(1.0, min(keep.completed, keep.failed, keep.idempotency) / 10))
 
 
 def apply_queue_settings(config: Config, backend: Backend) -> float:
@@ -67,7 +80,7 @@ def run_chores(config: Config, backend: Backend, stop: threading.Event) -> None:
         Chore("promote due jobs", 1.0, lambda now: promote(backend)),
         Chore("recover lost holders", recovery_period(config.backend.lease), lambda now: recover_expired(backend)),
         Chore("fire the schedule", 1.0, timetable.fire),
-        Chore("forget old records", 60.0, lambda now: forget(backend, config.retention)),
+        Chore("forget old records", forget_period(config.retention), lambda now: forget(backend, config.retention)),
     ]
     while not stop.is_set():
         for chore in chores:

@@ -5,6 +5,7 @@
 --! include keys checks records places limits intake batches removal
 check_all()
 local limit, removed = tonumber(ARGV[4]), 0
+local MOST_AT_ONCE = 200
 local queues = call('HKEYS', QUEUES)
 for _, queue in ipairs(queues) do check_queue(queue) end
 for _, key in ipairs({OPENS, LIMIT_AT, ROOT .. 'batches'}) do call('ZCARD', key) end
@@ -18,17 +19,33 @@ local function forget_set(set, queue, seconds)
   removed = removed + #ids
 end
 
--- The list of completed jobs is in the order of their ends: its head is the oldest.
+-- The first of these completed jobs that ended before `before`, and what their extras owe is done. One whose state
+-- cannot be read is old enough: nobody can say when it ended.
+local function untie_old(ids, queue, before)
+  local states, records, old = call('HMGET', STATE, unpack(ids)), call('HMGET', JOBS, unpack(ids)), {}
+  for at, id in ipairs(ids) do
+    local state = states[at]
+    if state and #state >= 46 and struct.unpack('>d', state, 39) >= before then return old end -- `finished`
+    local record = read_record(records[at])
+    if record and record.extras ~= '' then untie(id, queue, record, state_of(id)) end
+    old[#old + 1] = id
+  end
+  return old
+end
+
+-- The list of completed jobs is in the order of their ends: its head is the oldest. They are most of what there is to
+-- forget, so they go many with one command.
 local function forget_completed(queue, seconds)
+  local list = ROOT .. 'completed:' .. queue
   while removed < limit do
-    local ids = call('LRANGE', ROOT .. 'completed:' .. queue, 0, math.min(200, limit - removed) - 1)
-    if #ids == 0 then return end
-    for _, id in ipairs(ids) do
-      local s = state_of(id)
-      if s and s.finished >= NOW - seconds then return end
-      remove(id, 'completed:', queue)
-      removed = removed + 1
-    end
+    local ids = call('LRANGE', list, 0, math.min(MOST_AT_ONCE, limit - removed) - 1)
+    local old = #ids > 0 and untie_old(ids, queue, NOW - seconds) or {}
+    if #old == 0 then return end
+    call('LTRIM', list, #old, -1)
+    for _, hash in ipairs({JOBS, STATE, PAST}) do call('HDEL', hash, unpack(old)) end
+    for _, set in ipairs({IDS, EXPIRY}) do call('ZREM', set, unpack(old)) end
+    removed = removed + #old
+    if #old < #ids then return end
   end
 end
 
