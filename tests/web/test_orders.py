@@ -184,6 +184,40 @@ def test_what_the_dashboard_orders_of_its_pool_is_in_the_audit_log(desk: Desk) -
     ]
 
 
+def test_one_job_is_cancelled_retried_and_discarded_on_its_page_under_the_persons_name(desk: Desk) -> None:
+    house = desk.house
+    waiting = house.enqueue("tasks.quick", delay=3600)
+    assert desk.order("/ui/jobs", job=waiting, act="cancel") == "It is cancelled."
+    assert house.job(waiting).status == "cancelled"
+    assert desk.order("/ui/jobs", job=waiting, act="retry") == "It is pending again."
+    house.wait_until(waiting, "completed")
+    assert desk.order("/ui/jobs", job=waiting, act="cancel").startswith("Nothing was changed")
+    dead = house.enqueue("tasks.give_up")
+    house.wait_until(dead, "failed")
+    assert desk.order("/ui/jobs", job=dead, act="discard") == "It is discarded."
+    assert (house.job(dead).status, house.job(dead).reason) == ("cancelled", "discarded")
+
+    running = house.enqueue("tasks.hold", {"gate": "a"})
+    house.wait_for_worker_of(running)
+    assert desk.order("/ui/jobs", job=running, act="cancel").startswith("Asked it to stop")
+    acts = [
+        (entry.who, entry.act) for entry in house.store.audit() if dead in entry.details or running in entry.details
+    ]
+    assert acts == [("ada@dashboard", "jobs cancel"), ("ada@dashboard", "jobs discard")]
+    house.release("a")
+
+
+def test_pools_of_several_hosts_stand_on_one_page(desk: Desk, open_house: OpenHouse) -> None:
+    annex = open_house(workers=3, backend=desk.house.url, start=False)
+    annex.config_file.write_text(annex.config_file.read_text().replace('name = "house"', 'name = "annex"'))
+    annex.start()
+    until(lambda: "annex" in desk.page("/ui/pools"), "the other pool")
+    for path in ("/", "/ui/pools"):
+        page = desk.page(path)
+        assert "<h3>house</h3>" in page and "<h3>annex</h3>" in page
+    until(lambda: desk.page("/ui/pools").count('class="cell is-idle"') >= 5, "a cell for each worker of both")
+
+
 def test_a_producer_can_give_no_order_of_ours(api: Api) -> None:
     assert api.boss.post("/jobs", json={"type": "jobpool.bulk", "queue": BULK_QUEUE}).status_code in (403, 422)
     assert api.boss.post("/jobs", json={"type": "thumb", "queue": BULK_QUEUE}).status_code == 403
