@@ -38,6 +38,7 @@ from pool.jobs.job import Job, NewBatch, NewJob, Receipt, Settlement
 from pool.jobs.lifecycle import Status
 
 _SAME_PURGE_S = 0.05
+_RING_AGAIN_S = 0.001
 
 
 class SqliteBackend:
@@ -68,6 +69,8 @@ class SqliteBackend:
         self._waiting = Waiting(self._store)
         self._patrol = Patrol(self._store)
         self._watcher = Watcher(self._host)
+        self._rung_for: Want | None = None
+        self._rung_at = 0.0
         self._purges: dict[tuple[str, frozenset[Status]], tuple[int, float]] = {}
         self.url = f"sqlite:///{self._store.path}"
 
@@ -145,7 +148,7 @@ class SqliteBackend:
         if told.error is not None:
             raise told.error
         if told.work_is_left and want is not None:
-            self._waiting.pass_on(want)
+            self._pass_on(want)
         return told.answer
 
     def exchange_many(
@@ -166,8 +169,15 @@ class SqliteBackend:
         if told.error is not None:
             raise told.error
         if told.work_is_left and want is not None:
-            self._waiting.pass_on(want)
+            self._pass_on(want)
         return told.answers
+
+    def _pass_on(self, want: Want) -> None:
+        """Ring for what is left. Who is awake and busy rings once in a while: each one that a ring wakes rings on by itself."""
+        now = monotonic_now()
+        if want is not self._rung_for or now - self._rung_at > _RING_AGAIN_S:
+            self._rung_for, self._rung_at = want, now
+            self._waiting.pass_on(want)
 
     def report(
         self, held: Held, *, progress: float | None = None, note: str | None = None, checkpoint: str | None = None
@@ -175,6 +185,7 @@ class SqliteBackend:
         return self._store.write(lambda tx: work.report(tx, held, progress, note, checkpoint))
 
     def wait(self, want: Want, seconds: float, interrupt_fd: int | None = None, *, watched: bool = False) -> bool:
+        self._rung_for = None
         return self._waiting.wait(want, seconds, interrupt_fd, watched)
 
     # ------------------------------------------------------------ upkeep

@@ -8,6 +8,7 @@ from pool.backends.sqlite import lanes, rows, settling, work
 from pool.backends.sqlite.lanes import LaneRecord
 from pool.backends.sqlite.statements import statements
 from pool.backends.sqlite.transaction import PENDING, RUNNING, Row, Transaction
+from pool.backends.sqlite.trouble import UNREADABLE
 from pool.errors import LaneBarred, RequestRefused
 from pool.identity import LaneId
 from pool.jobs.job import Claim, Settlement
@@ -205,21 +206,26 @@ def _is_plain(tx: Transaction, row: Row) -> bool:
 
 def _take_run(tx: Transaction, free: Iterator[Member], run: Sequence[Row]) -> int:
     """Give these jobs to the free lanes, up to the first that is not plain; how many."""
-    takes: dict[str, list[Row]] = {"take": [], "take watched": []}
-    taken, boottime = 0, tx.host.boottime()
+    plain: list[Row] = []
+    watched: list[Row] = []
+    now, boottime = tx.now, tx.host.boottime()
     for row in run:
-        claim = work.readable_claim(tx, row, boottime) if _is_plain(tx, row) else None
+        try:
+            claim = work.next_claim(tx, row, boottime) if _is_plain(tx, row) else None
+        except UNREADABLE:
+            claim = None
         member = None if claim is None else next(free, None)
         if claim is None or member is None or member.record is None:
             break
-        how = "take" if row[23] is None else "take watched"
-        takes[how].append((member.record.id, claim.claim, tx.now, row[0]))
-        taken += 1
-        member.record.hold(row[0], claim, row)
+        record = member.record
+        (plain if row[23] is None else watched).append((record.id, claim.claim, now, row[0]))
+        record.hold(row[0], claim, row)
         member.claim = claim
-    for how, values in takes.items():
-        if values:
-            tx.run_many(_SQL[how], values)
+    if plain:
+        tx.run_many(_SQL["take"], plain)
+    if watched:
+        tx.run_many(_SQL["take watched"], watched)
+    taken = len(plain) + len(watched)
     if taken:
         tx.moved(run[0][3], PENDING, RUNNING, times=taken)
     return taken

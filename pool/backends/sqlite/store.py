@@ -83,7 +83,7 @@ class Store:
                 db = self._ready()
                 db.execute("BEGIN")
                 try:
-                    return step(Transaction(db, self.host))
+                    return step(Transaction(db.cursor(), self.host))
                 finally:
                     db.execute("COMMIT")
             except FOREIGN as problem:
@@ -98,26 +98,26 @@ class Store:
 
     def _commit(self, step: Callable[[Transaction], T]) -> tuple[Transaction, T]:
         db = self._ready()
-        lock = self._lock
-        assert_open(lock, self.path).acquire(self._lock_wait)
+        lock, cursor = assert_open(self._lock, self.path), db.cursor()
+        lock.acquire(self._lock_wait)
         try:
             if self._was_full:
                 self._make_room(db)
-            db.execute("BEGIN IMMEDIATE")
-            tx = Transaction(db, self.host)
+            cursor.execute("BEGIN IMMEDIATE")
+            tx = Transaction(cursor, self.host)
             try:
                 result = step(tx)
                 if tx.freed:
                     let_go(tx)
                 tx.book()
-                db.execute("COMMIT")
+                cursor.execute("COMMIT")
             except BaseException:
                 self.host.forget_names()
                 if db.in_transaction:
                     db.execute("ROLLBACK")
                 raise
         finally:
-            assert_open(lock, self.path).release()
+            lock.release()
         return tx, result
 
     # ------------------------------------------------------------ the connection

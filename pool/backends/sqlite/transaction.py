@@ -60,25 +60,26 @@ class Host:
 class Transaction:
     """One step in the store. Counts are collected and booked once, before the commit."""
 
-    __slots__ = ("_books", "db", "freed", "host", "must_sync", "now", "rings", "run")
+    __slots__ = ("_books", "_cursor", "freed", "host", "made_pending", "must_sync", "now", "rings", "run")
 
-    def __init__(self, db: sqlite3.Connection, host: Host) -> None:
-        self.db, self.host = db, host
+    def __init__(self, cursor: sqlite3.Cursor, host: Host) -> None:
+        self._cursor, self.host = cursor, host
         self.now = host.wall()
-        self.run = db.execute
+        self.run = cursor.execute  # one cursor for all: what it found is fetched before the next statement
+        self.made_pending = False  # a queue may have got longer: its count is booked before anything looks for a job
         self.rings: set[Ring] = set()
         self.must_sync = False
         self.freed: set[int] = set()  # limits to look at before the commit
         self._books: dict[int, list[int]] = {}
 
     def all(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
-        return self.db.execute(sql, parameters).fetchall()
+        return self.run(sql, parameters).fetchall()
 
     def run_many(self, sql: str, rows: Sequence[Row]) -> int:
         """The same statement for each of these; how many rows they changed in all."""
         if len(rows) == 1:
             return self.run(sql, rows[0]).rowcount
-        return self.db.executemany(sql, rows).rowcount
+        return self._cursor.executemany(sql, rows).rowcount
 
     # ------------------------------------------------------------ names
 
@@ -153,6 +154,7 @@ class Transaction:
             counts[abs(source)] -= times  # one that is held back counts as pending
         if target is not None:
             counts[target] += times
+            self.made_pending = self.made_pending or target == PENDING
         if event is not None:
             counts[event] += times
 
@@ -166,17 +168,12 @@ class Transaction:
         self.moved(queue, None, None, event)
 
     @property
-    def made_pending(self) -> bool:
-        """Whether a queue got longer in this step: then its count must be booked before anything looks for a job."""
-        return any(counts[PENDING] > 0 for counts in self._books.values())
-
-    @property
     def _hour(self) -> int:
         return int(self.now // _SECONDS_PER_HOUR)
 
     def book(self) -> None:
         """Write the counts of this step to its queues: once before the commit, or sooner where they are needed."""
-        hour = self._hour
+        hour, self.made_pending = self._hour, False
         for queue, counts in self._books.items():
             if self.run(_SQL["book moves"], (*counts, queue, hour)).rowcount == 0:
                 self.run(_SQL["keep hour"], (queue,))

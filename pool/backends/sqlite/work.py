@@ -174,26 +174,18 @@ def _fit_claim(tx: Transaction, row: Row) -> Claim | None:
         if expires_at is not None and expires_at <= tx.now:
             end_unstarted(tx, rank, queue, PENDING, CANCELLED, Reason.EXPIRED)
             return None
-        return claim_of(tx, row, tx.host.boottime())
+        return next_claim(tx, row, tx.host.boottime())
     except UNREADABLE as problem:
         text = f"the stored record cannot be read: {problem}"
         end_unstarted(tx, rank, queue, PENDING, FAILED, Reason.INVALID_RECORD, text)
         return None
 
 
-def claim_of(tx: Transaction, row: Row, boottime: float) -> Claim:
-    """The next claim of a pending job; ValueError or TypeError when its record is broken."""
+def next_claim(tx: Transaction, row: Row, boottime: float) -> Claim:
+    """The next claim of a pending job; one of UNREADABLE when its record is broken."""
     if row[17]:
         rows.read_follow_ups(row[17])
     return as_claim(tx, row, row[6] + 1, tx.now, boottime)
-
-
-def readable_claim(tx: Transaction, row: Row, boottime: float) -> Claim | None:
-    """The next claim of a pending job, if its record can be read."""
-    try:
-        return claim_of(tx, row, boottime)
-    except UNREADABLE:
-        return None
 
 
 def _take(tx: Transaction, record: LaneRecord, row: Row, claim: Claim) -> None:
@@ -223,8 +215,10 @@ def held_claim(tx: Transaction, record: LaneRecord) -> Claim | None:
 
 def as_claim(tx: Transaction, row: Row, number: int, claimed_at: float, boottime: float) -> Claim:
     """The claim of a job row; ValueError or TypeError when the record is broken."""
-    rank, raw_id, kind, queue, payload, priority, _, retries, max_retries, kills, misfits, timeout, created = row[:13]
-    checkpoint, owner, flags = row[13:16]
+    (
+        rank, raw_id, kind, queue, payload, priority, _, retries, max_retries, kills, misfits, timeout, created,
+        checkpoint, owner, flags, *_,
+    ) = row  # fmt: skip
     if not isinstance(payload, str):
         raise ValueError("its payload is not text")
     return Claim(
