@@ -8,8 +8,8 @@ import os
 import socket
 import sqlite3
 import time
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -169,3 +169,60 @@ def _open(path: Path) -> sqlite3.Connection:
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA synchronous = NORMAL")
     return db
+
+
+# ---------------------------------------------------------------- enqueue
+
+PUT = "redis.call('ZADD', KEYS[1], ARGV[1], ARGV[2]); redis.call('HSET', KEYS[3], ARGV[2], ARGV[3])"
+INSERT = "INSERT INTO jobs (state, prio, payload) VALUES (0, 0, ?)"
+
+
+class Producer(NamedTuple):
+    """Puts down so many payloads one by one, or all in one step."""
+
+    one_by_one: Callable[[list[str]], None]
+    at_once: Callable[[list[str]], None]
+
+
+@contextmanager
+def redis_producer(port: int) -> Iterator[Producer]:
+    """One EVALSHA a job on a bare socket; a pipeline of redis-py."""
+    with closing(redis.Redis(port=port)) as client, closing(socket.create_connection(("127.0.0.1", port))) as plug:
+        client.delete(*KEYS)
+        digest, reader = client.script_load(PUT).encode(), hiredis.Reader()
+        plug.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+        def one_by_one(payloads: list[str]) -> None:
+            for number, payload in enumerate(payloads):
+                words = (b"EVALSHA", digest, b"3", *KEYS, number, f"job-{number}", payload)
+                plug.sendall(hiredis.pack_command(words))
+                while reader.gets() is False:
+                    reader.feed(plug.recv(65536))
+
+        def at_once(payloads: list[str]) -> None:
+            batch = client.pipeline(transaction=False)
+            for number, payload in enumerate(payloads):
+                batch.zadd(KEYS[0], {f"job-{number}": number})
+                batch.hset(KEYS[2], f"job-{number}", payload)
+            batch.execute()
+
+        yield Producer(one_by_one, at_once)
+
+
+@contextmanager
+def sqlite_producer(path: Path) -> Iterator[Producer]:
+    """One durable transaction a job, or one for all."""
+    fill_sqlite(path, 0)
+    with closing(_open(path)) as db:
+        db.execute("PRAGMA synchronous = FULL")
+
+        def one_by_one(payloads: list[str]) -> None:
+            for payload in payloads:
+                db.execute(INSERT, (payload,))
+
+        def at_once(payloads: list[str]) -> None:
+            db.execute("BEGIN IMMEDIATE")
+            db.executemany(INSERT, [(payload,) for payload in payloads])
+            db.execute("COMMIT")
+
+        yield Producer(one_by_one, at_once)

@@ -5,18 +5,21 @@ import json
 import statistics
 import tempfile
 import time
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
+from pool.backends.contract import Backend
 from pool.backends.opening import open_backend
 from pool.identity import LaneId, WorkerId, new_pool_id
 from pool.jobs.ids import new_job_id
 from pool.jobs.job import NewJob
-from tests.bench import pools
+from tests.bench import bare, pools
 from tests.helpers.builders import ANYTHING, Hand
 from tests.helpers.servers import Server
 
 Options = argparse.Namespace
+AT_ONCE = 10_000
 Found = dict[str, float]  # what a measure found, by name: medians of its runs
 
 
@@ -80,25 +83,45 @@ def _runner(house: pools.House, job: str, other_than: int | None) -> int | None:
 
 
 def enqueue(options: Options) -> Found:
-    """One producer: single calls, and 10,000 in one step."""
-    jobs = options.jobs or 5_000
-    singles, batches = [], []
+    """One producer beside a bare one: single calls, and 10,000 in one step."""
+    jobs, told = options.jobs or 5_000, []
     with pools.store_for(options.backend) as server, tempfile.TemporaryDirectory() as folder:
-        store = open_backend(server.url if server else f"sqlite:///{folder}/jobs.db", producer=True)
-        with closing(store):
+        url = server.url if server else f"sqlite:///{folder}/jobs.db"
+        control = bare.redis_producer(server.port) if server else bare.sqlite_producer(Path(folder) / "bare.db")
+        with closing(open_backend(url, producer=True)) as store, control as producer:
+            store.enqueue([_job()])
             for run in range(options.runs):
-                began = now()
-                for _ in range(jobs):
-                    store.enqueue([_job()])
-                single = jobs / (now() - began)
-                batch = [_job() for _ in range(10_000)]
-                began = now()
-                store.enqueue(batch)
-                many = 10_000 / (now() - began)
-                print(f"run {run + 1}: single {single:,.0f}/s  batch of 10,000 {many:,.0f}/s", flush=True)
-                singles.append(single)
-                batches.append(many)
-    return {"single": statistics.median(singles), "many": statistics.median(batches)}
+                rates = _enqueue_rates(store, producer, jobs)
+                told.append(
+                    {**rates, **{f"{way} / bare": rates[way] / rates[f"bare {way}"] for way in ("single", "many")}}
+                )
+                words = (
+                    f"{name} {rate:,.2f}" if "/" in name else f"{name} {rate:,.0f}/s" for name, rate in told[-1].items()
+                )
+                print(f"run {run + 1}: {'  '.join(words)}", flush=True)
+    return {name: statistics.median(run[name] for run in told) for name in told[0]}
+
+
+def _enqueue_rates(store: Backend, producer: bare.Producer, jobs: int) -> Found:
+    def one_by_one() -> None:
+        for _ in range(jobs):
+            store.enqueue([_job()])
+
+    def put(count: int) -> list[str]:
+        return [pools.PAYLOAD] * count
+
+    return {
+        "bare single": jobs / _seconds(lambda: producer.one_by_one(put(jobs))),
+        "single": jobs / _seconds(one_by_one),
+        "bare many": AT_ONCE / _seconds(lambda: producer.at_once(put(AT_ONCE))),
+        "many": AT_ONCE / _seconds(lambda: store.enqueue([_job() for _ in range(AT_ONCE)])),
+    }
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    began = now()
+    work()
+    return now() - began
 
 
 def _job(payload: str = pools.PAYLOAD) -> NewJob:
