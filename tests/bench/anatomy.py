@@ -31,7 +31,7 @@ def anatomy(options: Options) -> Found:
     """Tables in Markdown, for one backend or both."""
     jobs, runs = (2_000, 1) if options.quick else (options.jobs or 10_000, options.runs)
     found: Found = {}
-    tables = []
+    tables = [pages.circumstances(runs)]
     for backend in [options.backend] if options.backend else ["redis", "sqlite"]:
         with pools.store_for(backend) as server:
             steps = _steps(server, jobs, runs)

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.bench import plots, pools
+from tests.bench import pages, plots, pools
 from tests.bench.bare import Speed
 from tests.bench.measures import Found, Options
 from tests.helpers.servers import Server
 
-DOCS = Path(__file__).parents[2] / "docs" / "plots"
+DOCS = pages.DOCS / "plots"
 BACKENDS = ("redis", "sqlite")
 AHEAD, ONE = "claims ahead", "one at a time"
 WAYS = {AHEAD: "", ONE: "claims_ahead = 0"}
@@ -51,12 +51,15 @@ def growth(options: Options) -> Found:
     """Measure one backend (or both), write its numbers, and draw the plots from all numbers that are there."""
     folder = Path(options.out or (tempfile.mkdtemp(prefix="growth-") if options.quick else DOCS))
     folder.mkdir(parents=True, exist_ok=True)
+    above = pages.circumstances(options.runs)
     for backend in [options.backend] if options.backend else BACKENDS:
         numbers = {axis.name: _measured(backend, axis, options) for axis in AXES}
         (folder / f"growth-{backend}.json").write_text(json.dumps(numbers, indent=1) + "\n")
     for axis in AXES:
         (folder / f"{axis.name}.svg").write_text(_picture(axis, folder))
     print(f"written to {folder}")
+    if folder == DOCS:
+        pages.fill("performance.md", "growth", above)
     return {}
 
 

@@ -1,6 +1,8 @@
 """The tables of the pages under docs/, each between two marks, so that one command fills them anew."""
 
+import os
 import re
+import time
 from pathlib import Path
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -15,6 +17,13 @@ def fill(page: str, name: str, text: str) -> None:
     if count != 1:
         raise SystemExit(f"docs/{page} has no marks for {name}")
     file.write_text(filled)
+
+
+def circumstances(runs: int) -> str:
+    """A sentence above a table: how many runs, when, and how busy the machine was before."""
+    load, processors = os.getloadavg()[1], os.cpu_count()
+    often = f"Medians of {runs} runs" if runs > 1 else "One run"
+    return f"{often} on {time.strftime('%Y-%m-%d')}, {processors} processors, load before {load:.1f}."
 
 
 def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:

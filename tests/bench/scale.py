@@ -36,14 +36,17 @@ QUICK = Sizes(3, 4, 3_000, 10, 20, 50)
 
 def scale(options: Options) -> Found:
     """All of it, printed as sentences; `model` says what it means for many hosts."""
-    sizes = QUICK if options.quick else WHOLE
+    sizes, above = (QUICK if options.quick else WHOLE), pages.circumstances(1)
     found = many_workers(sizes) | many_idle(sizes) | one_producer() | namespaces_on_a_cluster()
     found |= {
         "workers": sizes.pools * sizes.workers,
         "pools": sizes.pools,
         "crowd": sizes.idle_pools * sizes.idle_workers,
     }
-    for name, text in (("scale: measured", model.measured(found)), ("scale: model", model.predicted(found))):
+    for name, text in (
+        ("scale: measured", f"{above}\n\n{model.measured(found)}"),
+        ("scale: model", model.predicted(found)),
+    ):
         print(f"\n{text}")
         if options.write:
             pages.fill("scale.md", name, text)

@@ -27,15 +27,17 @@ class Row(NamedTuple):
 def all_rows(options: Options) -> Found:
     """Progress goes to stderr, the table alone to stdout."""
     rows: list[Row] = []
+    above = pages.circumstances(options.runs)
     for name, make in PARTS.items():
         began = time.monotonic()
         with contextlib.redirect_stdout(sys.stderr):
             print(f"--- {name}", flush=True)
             rows += _rows_of(name, make, options)
             print(f"--- {name}: {time.monotonic() - began:.0f} s", flush=True)
-    print(as_markdown(rows))
+    text = f"{above}\n\n{as_markdown(rows)}"
+    print(text)
     if options.write:
-        pages.fill("performance.md", "all", as_markdown(rows))
+        pages.fill("performance.md", "all", text)
     return {}
 
 

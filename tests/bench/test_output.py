@@ -1,0 +1,69 @@
+"""What the measures print and draw: without measuring anything."""
+
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.bench import growth, model, pages, plots
+
+COSTS = {
+    "server_us": 25.0,
+    "enqueue_us": 30.0,
+    "idle_bytes": 19_000.0,
+    "idle_us": 4.0,
+    "keeper_us": 300.0,
+    "look_us_per_pool": 7.0,
+}
+MARKS = (
+    ("performance.md", "all"),
+    ("performance.md", "anatomy"),
+    ("performance.md", "growth"),
+    ("scale.md", "scale: measured"),
+    ("scale.md", "scale: model"),
+)
+
+
+@pytest.mark.parametrize(("page", "name"), MARKS)
+def test_each_table_has_its_place_in_the_pages(page: str, name: str, tmp_path: Path, monkeypatch) -> None:
+    before = (pages.DOCS / page).read_text()
+    (tmp_path / page).write_text(before)
+    monkeypatch.setattr(pages, "DOCS", tmp_path)
+    pages.fill(page, name, "the new table")
+    after = (tmp_path / page).read_text()
+    assert after.count("the new table") == 1
+    assert after.splitlines()[0] == before.splitlines()[0]
+    assert after.splitlines()[-1] == before.splitlines()[-1]
+
+
+def test_a_page_without_the_marks_is_refused() -> None:
+    with pytest.raises(SystemExit, match="no marks for nothing"):
+        pages.fill("scale.md", "nothing", "")
+
+
+@pytest.mark.parametrize("axis", growth.AXES, ids=lambda axis: axis.name)
+def test_a_plot_is_svg_that_shows_every_line_in_both_panels(axis: growth.Axis, tmp_path: Path) -> None:
+    values: list[list[float | None]] = [[10.0, 200.0, None, 40.0], [5.0, 6.0, 7.0, 8.0]]
+    lines = [plots.Line("one & only", "#123"), plots.Line("other", "#456", is_dashed=True)]
+    labels = [axis.label(value) for value in axis.values[:4]]
+    drawn = ElementTree.fromstring(
+        plots.figure(
+            axis.title, axis.x_title, labels, lines, [plots.Panel("left, s", values), plots.Panel("right", values)]
+        )
+    )
+    words = {text.text for text in drawn.iter("{http://www.w3.org/2000/svg}text")}
+    assert {axis.title, "one & only", "other", "left, s", "right", *labels} <= words
+    assert len(list(drawn.iter("{http://www.w3.org/2000/svg}circle"))) == 2 * 7
+
+
+@pytest.mark.parametrize("top", [0.9, 3.0, 7.4, 99.0, 1234.0, 250_000.0])
+def test_an_axis_ends_a_little_above_the_highest_value(top: float) -> None:
+    assert top <= plots._round_up(top) <= 1.75 * top
+
+
+def test_the_model_grows_with_the_square_only_where_keepers_look_at_each_other() -> None:
+    few, many = model.load(COSTS, 100), model.load(COSTS, 1000)
+    assert many.looks == pytest.approx(100 * few.looks)
+    assert many.idle == pytest.approx(10 * few.idle)
+    assert many.keepers == pytest.approx(10 * few.keepers)
+    assert model.first_limit(COSTS).startswith("With 100 workers a host, limits are met in this order: ")
