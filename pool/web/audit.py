@@ -8,5 +8,8 @@ from pool.web.auth import Caller
 
 
 def note(store: Backend, caller: Caller, by: str, act: str, **details: Any) -> None:
-    """`by` is the way it came: "http" or "dashboard". Never a payload: what was edited is not said, only that it was."""
+    """Before it is done, so that nothing goes unrecorded. `by` is the way it came: "http" or "dashboard".
+
+    Never a payload: what was edited is not said, only that it was.
+    """
     store.note(AuditEntry(who=f"{caller.name}@{by}", act=act, details=json.dumps(details, ensure_ascii=False)))
