@@ -68,7 +68,11 @@ def _add_light_verb(name: str) -> None:
     register(pass_on)
 
 
-def show_help(verb: Annotated[list[str] | None, typer.Argument(metavar="VERB")] = None) -> int:
+def show_help(
+    verb: Annotated[
+        list[str] | None, typer.Argument(metavar="VERB", help="One verb, or two such as dead retry; none: all of them.")
+    ] = None,
+) -> int:
     """Show the help of a verb, such as `jobpool help dead retry`."""
     words = verb or []
     if words[:1] and words[0] in light.VERBS:
