@@ -20,6 +20,10 @@ HEAVY = (
     "sqlite3",
     "prometheus_client",
     "h11",
+    "fastapi",
+    "uvicorn",
+    "starlette",
+    "jsonschema_rs",
 )
 
 

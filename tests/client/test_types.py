@@ -1,10 +1,14 @@
 """Type checkers see the job's own signature on everything that enqueues it."""
 
+import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 import pool
 
@@ -46,10 +50,30 @@ pool.job(queu="mail")  # wrong: no such word
 """
 
 
+WRONG = {number for number, line in enumerate(PROGRAM.splitlines(), 1) if "# wrong" in line}
+
+
+@pytest.mark.skipif(shutil.which("pyright") is None, reason="needs pyright: pip install pyright")
+def test_pyright_finds_each_wrong_call_and_no_other(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(PROGRAM)
+    settings = {"extraPaths": [str(Path(pool.__file__).parents[1])]}
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
+
+    done = subprocess.run(
+        ["pyright", "--outputjson", "--pythonpath", sys.executable],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+
+    found = {note["range"]["start"]["line"] + 1 for note in json.loads(done.stdout)["generalDiagnostics"]}
+    assert found == WRONG, done.stdout
+
+
 def test_mypy_finds_each_wrong_call_and_no_other(tmp_path: Path) -> None:
     file = tmp_path / "program.py"
     file.write_text(PROGRAM)
-    wrong = {number for number, line in enumerate(PROGRAM.splitlines(), 1) if "# wrong" in line}
 
     done = subprocess.run(
         [sys.executable, "-m", "mypy", "--strict", "--config-file=", f"--cache-dir={tmp_path}/cache", str(file)],
@@ -57,4 +81,4 @@ def test_mypy_finds_each_wrong_call_and_no_other(tmp_path: Path) -> None:
     )  # fmt: skip
 
     found = {int(number) for number in re.findall(r"^program\.py:(\d+): error", done.stdout, re.MULTILINE)}
-    assert found == wrong, done.stdout + done.stderr
+    assert found == WRONG, done.stdout + done.stderr
