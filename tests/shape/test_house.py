@@ -9,12 +9,15 @@ import pool
 
 ROOT = Path(pool.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
-FILE_LINES, BACKEND_FILE_LINES, FUNCTION_LINES = 320, 420, 45
+FILE_LINES, BACKEND_FILE_LINES, FUNCTION_LINES = 320, 420, 40
+LONGER = {"as_job": 45}  # a column a line: two functions would be harder to compare with the table
+TALKING = ("cli", "worker/commands.py")  # a command's output is printed so that it is captured like a function's
+VAGUE = {"utils", "util", "common", "helpers", "misc", "base", "manager"}
+TREES = {file: ast.parse(file.read_text()) for file in FILES}
 
 
 def functions_of(file: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
-    tree = ast.parse(file.read_text())
-    return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return [node for node in ast.walk(TREES[file]) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
 
 
 def code_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
@@ -31,7 +34,7 @@ def test_a_file_can_be_read_in_one_sitting(file: Path) -> None:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
 def test_a_function_fits_on_a_screen(file: Path) -> None:
-    too_long = {f.name: code_lines(f) for f in functions_of(file) if code_lines(f) > FUNCTION_LINES}
+    too_long = {f.name: code_lines(f) for f in functions_of(file) if code_lines(f) > LONGER.get(f.name, FUNCTION_LINES)}
     assert not too_long
 
 
@@ -60,3 +63,33 @@ def test_only_the_clock_reads_the_clock() -> None:
         str(f.relative_to(ROOT)) for f in FILES if f.name != "clock.py" and any(r in f.read_text() for r in readers)
     ]
     assert not wrong
+
+
+def test_no_file_has_a_name_that_says_nothing() -> None:
+    assert [str(file) for file in FILES if file.stem in VAGUE] == []
+
+
+def test_a_condition_at_run_time_is_no_assert_and_no_error_is_swallowed_unnamed() -> None:
+    wrong = [
+        f"{file.relative_to(ROOT)}:{node.lineno}"
+        for file, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assert) or (isinstance(node, ast.ExceptHandler) and node.type is None)
+    ]
+    assert wrong == []
+
+
+def test_only_the_command_line_prints() -> None:
+    printing = [
+        f"{file.relative_to(ROOT)}:{node.lineno}"
+        for file, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
+    ]
+    assert [place for place in printing if not place.startswith(TALKING)] == []
+
+
+@pytest.mark.parametrize("suffix", [".sql", ".lua"])
+def test_every_statement_and_script_begins_with_words_about_it(suffix: str) -> None:
+    bare = [str(f.relative_to(ROOT)) for f in ROOT.rglob(f"*{suffix}") if not f.read_text().lstrip().startswith("--")]
+    assert bare == []
