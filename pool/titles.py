@@ -1,20 +1,28 @@
 """What `ps` and `top` show: `jobpool: worker 3 idle`, `jobpool: worker 3 running mail.send`."""
 
+from collections.abc import Callable
+
 _LONGEST = 120
 _who = ""
+_set_title: Callable[[str], None] | None = None
+_last = ("", "")  # words and the title made of them: mostly the same as before
 
 
 def name_process(who: str) -> None:
     """Once in each process of a pool: who it is. A process that was never named keeps the title it has."""
-    global _who
-    _who = who
+    from setproctitle import setproctitle
+
+    global _who, _set_title, _last
+    _who, _set_title, _last = who, setproctitle, ("", "")
     show_doing("")
 
 
 def show_doing(words: str) -> None:
     """What it does now; cheap enough for every job (below 1 µs)."""
-    if _who:
-        from setproctitle import setproctitle
-
+    global _last
+    if _set_title is None:
+        return
+    if words != _last[0] or not _last[1]:
         title = f"jobpool: {_who} {words}".rstrip()
-        setproctitle((title if title.isprintable() else ascii(title))[:_LONGEST])
+        _last = words, (title if title.isprintable() else ascii(title))[:_LONGEST]
+    _set_title(_last[1])

@@ -159,11 +159,11 @@ class LaneOrder(NamedTuple):
 
     def cancels(self, job_id: str, claim: int) -> bool:
         """Whether a person wants this very claim to end."""
-        return self.cancel_claim == claim and self.cancel_job == uuid.UUID(job_id).bytes
+        return self.cancel_claim == claim and self.cancel_job.hex() == job_id.replace("-", "")
 
     def calls_lost(self, job_id: str, claim: int) -> bool:
         """Whether the store has given the job of this very claim away."""
-        return self.lost_claim == claim and self.lost_job == uuid.UUID(job_id).bytes
+        return self.lost_claim == claim and self.lost_job.hex() == job_id.replace("-", "")
 
 
 class Orders(NamedTuple):
