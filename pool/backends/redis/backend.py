@@ -1,8 +1,11 @@
 """The Redis and Valkey store: one script per step, one dedicated connection per object."""
 
+from functools import partial
+
 from pool.backends.moving import warning_of_mark
 from pool.backends.redis.inspection import RedisInspection
 from pool.backends.redis.keys import Keys
+from pool.backends.redis.migrations import bring_up_to_date
 from pool.backends.redis.session import Session
 from pool.backends.redis.urls import parse_url
 from pool.clock import monotonic_now
@@ -25,6 +28,7 @@ class RedisBackend(RedisInspection):
         self.url = address.masked
         self._keys = Keys(namespace)
         self._session = Session(address)
+        self._session.welcome = partial(bring_up_to_date, self._keys, address.masked)
 
     def ping(self) -> float:
         begin = monotonic_now()

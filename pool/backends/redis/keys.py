@@ -28,6 +28,7 @@ class Keys:
         self.audit = (self.root + "audit").encode()
         self.tick_jobs = (self.root + "tick_jobs").encode()
         self.ticks = (self.root + "ticks").encode()
+        self.schema = (self.root + "schema").encode()
 
     def pool(self, pool: PoolId) -> bytes:
         return f"{self.root}pool:{pool}".encode()

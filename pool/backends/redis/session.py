@@ -9,11 +9,13 @@ from pool.backends.redis.connection import Argument, Connection, open_sentinel, 
 from pool.backends.redis.scripts import Step, step
 from pool.backends.redis.trouble import ConnectionBroken, ServerError, as_ours
 from pool.backends.redis.urls import Address
+from pool.clock import monotonic_now
 from pool.errors import BackendUnavailable, StoreMoved
 
 ANSWER_SECONDS = 1.8  # a caller hears of an absent store within 2 s
 LONGEST_ANSWER_SECONDS = 5.0
 MAX_REDIRECTS = 3
+_WELCOME_AGAIN_S = 30.0  # a newer jobpool may have changed the store meanwhile
 # Errors after which another server may be the right one: the connection is dropped, the next call looks again.
 _MOVED_AWAY = ("READONLY", "MASTERDOWN", "CLUSTERDOWN", "LOADING", "UNBLOCKED")
 
@@ -27,6 +29,8 @@ class Session:
         self._patience = self.answer_seconds  # of the call under way
         self._connection: Connection | None = None
         self._node: tuple[str, int] | None = None  # the cluster node that owns our slot, once known
+        self.welcome: Callable[[Connection], None] | None = None  # looks at the store first, on each new connection
+        self._welcomed_at = 0.0
         self.was_sent_twice = False  # the last call: its first copy may have been obeyed, its answer was lost
 
     def run(self, name: str, keys: tuple[bytes, ...], args: Sequence[Argument] = ()) -> Any:
@@ -81,10 +85,23 @@ class Session:
         current = self._connection
         if current is not None and current.pid == os.getpid():
             current.set_answer_seconds(self._patience)
+            if monotonic_now() - self._welcomed_at > _WELCOME_AGAIN_S:
+                self._welcome(current)
             return current
         self.close()
         self._connection = opened = self._open()
+        self._welcome(opened)
         return opened
+
+    def _welcome(self, connection: Connection) -> None:
+        if self.welcome is None:
+            return
+        try:
+            self.welcome(connection)
+        except BaseException:
+            self.close()
+            raise
+        self._welcomed_at = monotonic_now()
 
     def another_connection(self) -> Connection:
         """One more to the same server, for the caller alone; ConnectionBroken or ServerError when there is none to be had."""

@@ -20,9 +20,9 @@ from pool.backends.sqlite import files
 from pool.backends.sqlite.bell import STAMP_GRAIN_NS, Bells, OwnBell
 from pool.backends.sqlite.limits import let_go
 from pool.backends.sqlite.lock import WriteLock, lock_of
-from pool.backends.sqlite.migrations import bring_up_to_date, is_up_to_date
+from pool.backends.sqlite.migrations import bring_up_to_date, is_newer, is_up_to_date
 from pool.backends.sqlite.transaction import Host, Transaction
-from pool.backends.sqlite.trouble import FOREIGN, NotSynced, translated
+from pool.backends.sqlite.trouble import FOREIGN, NotSynced, is_spoiled_by, translated
 from pool.clock import monotonic_now, wall_now
 from pool.errors import BackendFull, BackendUnavailable
 from pool.logs import log
@@ -67,6 +67,7 @@ class Store:
             try:
                 tx, result = self._commit(step)
             except FOREIGN as problem:
+                self._let_go_if_spoiled(problem)
                 known = translated(problem, self.path, self._lock_wait)
                 self._was_full = self._was_full or isinstance(known, BackendFull)
                 raise known from problem
@@ -87,6 +88,7 @@ class Store:
                 finally:
                     db.execute("COMMIT")
             except FOREIGN as problem:
+                self._let_go_if_spoiled(problem)
                 raise translated(problem, self.path, self._lock_wait) from problem
 
     def _sync(self) -> None:
@@ -128,6 +130,8 @@ class Store:
             self._pid = os.getpid()
         if self._db is not None and monotonic_now() - self._file_seen_at > _LOOK_AT_FILE_S:
             self.look_at_file()
+            if self._db is not None and is_newer(self._db):
+                self.close()  # a newer jobpool has migrated it meanwhile; opening it again says so
         if self._db is None:
             self._open()
         return self._db  # type: ignore[return-value]
@@ -207,6 +211,17 @@ class Store:
         self._db = self._lock = None
         self._drop_wal()
         self.bells.close()
+        self.host.forget_names()
+
+    def _let_go_if_spoiled(self, problem: Exception) -> None:
+        """The next call opens a connection anew; a file that was deleted meanwhile is still missed."""
+        if not is_spoiled_by(problem) or self._pid != os.getpid():
+            return
+        self.look_at_file()
+        db, lock, self._db = self._db, self._lock, None
+        if db is not None and lock is not None:
+            self._close_under_lock(db, lock)
+        self._drop_wal()
         self.host.forget_names()
 
     def close(self) -> None:
