@@ -30,6 +30,7 @@ from pool.worker.watchman import Watchman
 
 SLICE_S = 1.0
 BELL_SLICE_S = 4.8  # a sign of life is due every 5 s
+WAKE_TOGETHER, WAKE_APART_S = 16, 0.2  # at the same moments: the first warms the processor's caches for the others
 FALSE_RINGS = 20
 WAIT_FOR_REPLACEMENT_S = 30.0
 REPLACED_FIRST = (Exit.MEMORY, Exit.MAX_JOBS, Exit.MAX_AGE)
@@ -64,6 +65,7 @@ class Worker:
         self.presence = presence or Presence(seat)
         self.limits = Limits(settings)
         self.watchman = Watchman(seat.board)
+        self._wake_phase_s = 0.1 * seat.parent.pid + WAKE_APART_S * (seat.worker.slot // WAKE_TOGETHER)
         self.around = Surroundings()
         self.mailbox = self.around.mailbox
         self.tools = Tools(
@@ -184,9 +186,10 @@ class Worker:
     def _is_called(self) -> bool:
         """Sleep a slice. Nothing is claimed when nobody called: a claim writes."""
         before = monotonic_now()
-        rung = self.backend.wait(self.want, BELL_SLICE_S, self.mailbox.fd, watched=self.watchman.is_awake())
+        slice_s = BELL_SLICE_S - (before - self._wake_phase_s) % BELL_SLICE_S
+        rung = self.backend.wait(self.want, slice_s, self.mailbox.fd, watched=self.watchman.is_awake())
         slept_s = monotonic_now() - before
-        has_mail = slept_s < BELL_SLICE_S and self.mailbox.empty()
+        has_mail = slept_s < slice_s and self.mailbox.empty()
         self._note_false_ring(slept_s)
         return rung or has_mail or self.reason_to_leave() is not None
 
