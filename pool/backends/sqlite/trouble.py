@@ -21,6 +21,16 @@ class NotSynced(BackendUnavailable):
     """The transaction is committed, but the disk could not be synced."""
 
 
+# After these a connection may stay as it is for good: SQLite opens for reading what it once could not open for writing,
+# and forgets no lock that it could not give back.
+_SPOILING = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_PROTOCOL)
+
+
+def is_spoiled_by(problem: Exception) -> bool:
+    """Whether the next call needs a connection of its own."""
+    return (getattr(problem, "sqlite_errorcode", 0) or 0) & 0xFF in _SPOILING
+
+
 def translated(problem: Exception, path: str, lock_wait: float) -> JobpoolError:
     """What a caller may know of this problem; the foreign error stays its cause."""
     if isinstance(problem, UnicodeEncodeError):
