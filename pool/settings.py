@@ -272,5 +272,6 @@ class Config(Section):
         require_distinct((queue.name for queue in self.queues), "queue")
         require_distinct((entry.name for entry in self.schedule), "schedule entry")
         require_distinct((token.name for token in self.tokens), "token")
+        require_distinct((token.sha256.lower() for token in self.tokens), "token with the sha256")
         require_distinct([*(t.name for t in self.types), *(c.type for c in self.commands)], "job type")
         return self

@@ -52,6 +52,10 @@ def test_the_configuration_cannot_be_changed_afterwards() -> None:
         config.workers.count = 3  # type: ignore[misc]
 
 
+def token(name: str, digit: str) -> dict[str, str]:
+    return {"name": name, "role": "admin", "sha256": digit * 64}
+
+
 @pytest.mark.parametrize(
     ("values", "sentence"),
     [
@@ -65,6 +69,11 @@ def test_the_configuration_cannot_be_changed_afterwards() -> None:
         ({"groups": [{"name": "a"}, {"name": "a"}]}, "group name 'a' is there twice"),
         ({"groups": [{"name": "a" * 25}]}, "at most 24"),
         ({"queues": [{"name": "a"}, {"name": "a"}]}, "queue 'a' is there twice"),
+        ({"schedule": [{"name": "a", "type": "t", "every": n} for n in (5, 6)]}, "schedule entry 'a' is there twice"),
+        ({"commands": [{"type": "a", "argv": ["x"]}, {"type": "a", "argv": ["y"]}]}, "job type 'a' is there twice"),
+        ({"types": [{"name": "a", "queue": "q"}], "commands": [{"type": "a", "argv": ["x"]}]}, "'a' is there twice"),
+        ({"tokens": [token("a", "0"), token("a", "1")]}, "token 'a' is there twice"),
+        ({"tokens": [token("a", "0"), token("b", "0")]}, f"token with the sha256 '{'0' * 64}' is there twice"),
         ({"schedule": [{"name": "a", "type": "t"}]}, "cron or every"),
         ({"schedule": [{"name": "a", "type": "t", "cron": "* * * * *", "every": 5}]}, "cron or every"),
         ({"alerts": [{"on": "degraded"}]}, "command or url"),

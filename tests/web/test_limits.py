@@ -4,6 +4,8 @@ import asyncio
 import contextlib
 import json
 import os
+import resource
+import select
 import socket
 import threading
 import time
@@ -12,7 +14,7 @@ from collections.abc import Callable, Iterator
 import psutil
 import pytest
 
-from pool.web.protocol import Joining
+from pool.web.protocol import MAX_CONNECTIONS, Joining
 from tests.helpers.servers import DEFAULT_FLAVOUR, Server, running
 from tests.helpers.until import until
 from tests.web.serving import Api, ending, token_of
@@ -260,3 +262,35 @@ def test_the_head_of_an_answer_goes_out_with_its_body_and_alone_when_none_follow
     asyncio.run(talk())
     stream, last = b"HTTP/1.1 200 OK\r\n\r\n", b"HTTP/1.1 204 No Content\r\n\r\n"
     assert sent == [stream + b"HTTP/1.1 in a body", b"more", stream, b"event", last, b"closed"]
+
+
+@pytest.mark.serial
+def test_connections_beyond_the_cap_are_told_to_come_again_and_the_others_stay(open_api: Callable[..., Api]) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    api, opened = open_api(), []
+    try:
+        for _ in range(MAX_CONNECTIONS + 50):
+            opened.append(socket.create_connection(("127.0.0.1", api.port)))
+        until(lambda: len(spoken_to(opened)) >= 50, "answers to those beyond")
+        answers = [line.recv(4096) for line in spoken_to(opened)]
+        assert 50 <= len(answers) <= 60  # callers of the test have a few of their own
+        assert {status_of(answer) for answer in answers} == {503}
+        assert all(b"retry-after: 2" in answer for answer in answers)
+        for line in opened:
+            line.close()
+        opened.clear()
+        until(lambda: api.answers() and api.shop.get("/types").status_code == 200, "room again")
+    finally:
+        for line in opened:
+            line.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def spoken_to(lines: list[socket.socket]) -> list[socket.socket]:
+    """Those on which the server has said something by itself."""
+    poll = select.poll()
+    for line in lines:
+        poll.register(line, select.POLLIN)
+    ready = {fd for fd, _ in poll.poll(0)}
+    return [line for line in lines if line.fileno() in ready]
