@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from math import inf
 
 from pool.backends.contract import (
@@ -22,13 +23,25 @@ from pool.backends.contract import (
     Statistics,
     Want,
 )
-from pool.backends.sqlite import batches, departures, inspection, intake, limits, marks, notes, sheaf, upkeep, work
+from pool.backends.sqlite import (
+    batches,
+    bulk,
+    departures,
+    inspection,
+    intake,
+    limits,
+    marks,
+    notes,
+    sheaf,
+    upkeep,
+    work,
+)
 from pool.backends.sqlite.lanes import StaleLane
 from pool.backends.sqlite.leases import Watcher
 from pool.backends.sqlite.patrol import Patrol
 from pool.backends.sqlite.sheaf import Ahead
 from pool.backends.sqlite.store import Store
-from pool.backends.sqlite.transaction import Host, this_boot
+from pool.backends.sqlite.transaction import Host, Transaction, this_boot
 from pool.backends.sqlite.trouble import NotSynced
 from pool.backends.sqlite.waiting import Waiting
 from pool.clock import boottime_now, monotonic_now, wall_now
@@ -89,9 +102,16 @@ class SqliteBackend:
             return []
         intake.check_batch(jobs, batch)
         try:
+            if batch is None:
+                with suppress(bulk.NotNew):
+                    return self._store.write(lambda tx: self._enqueue(tx, jobs, refuse_above), durable=True)
             return self._store.write(lambda tx: intake.enqueue(tx, jobs, refuse_above, batch), durable=True)
         except NotSynced as problem:
             raise OutcomeUnknown(problem.where, problem.why, [job.id for job in jobs]) from problem
+
+    @staticmethod
+    def _enqueue(tx: Transaction, jobs: Sequence[NewJob], refuse_above: int | None) -> list[Receipt]:
+        return bulk.enqueue(tx, jobs, refuse_above) or intake.enqueue(tx, jobs, refuse_above)
 
     def cancel(self, job_id: str, *, owner: str | None = None) -> Job:
         self._store.write(lambda tx: intake.cancel(tx, job_id, owner), durable=True)

@@ -4,7 +4,9 @@
 SELECT id FROM queues WHERE name = ?;
 
 -- name: add queue
-INSERT INTO queues (name, ageing) VALUES (?, coalesce((SELECT CAST(round(value * 1e5) AS INTEGER) FROM settings WHERE name = 'ageing'), 0))
+INSERT INTO queues (name, ageing, paused)
+VALUES (?, coalesce((SELECT CAST(round(value * 1e5) AS INTEGER) FROM settings WHERE name = 'ageing'), 0),
+  2 * EXISTS (SELECT 1 FROM moving))
 RETURNING id;
 
 -- name: queue name

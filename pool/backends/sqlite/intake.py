@@ -89,7 +89,7 @@ class _Room:
         self._left[queue] = (pending + 1, limit)
 
     def _look(self, queue: str) -> tuple[int, int]:
-        pending, limit = self._tx.run(_SQL["queue room"], (self._tx.queue_id(queue),)).fetchone()
+        pending, limit, _ = self._tx.run(_SQL["queue room"], (self._tx.queue_id(queue),)).fetchone()
         if self._refuse_above is not None and pending > self._refuse_above:
             raise QueueFull(queue, pending, self._refuse_above)
         return pending, limit

@@ -22,7 +22,7 @@ WHERE i.owner = ? AND i.key = ?;
 INSERT INTO idempotency (owner, key, id, digest, created_at) VALUES (?, ?, ?, ?, ?);
 
 -- name: queue room
-SELECT pending, max_pending FROM queues WHERE id = ?;
+SELECT pending, max_pending, paused FROM queues WHERE id = ?;
 
 -- name: for an order
 SELECT rank, status, queue, priority, flags, unique_key, owner, limited, batch, history FROM jobs WHERE id = ?;

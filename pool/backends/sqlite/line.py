@@ -21,7 +21,7 @@ def add_children(tx: Transaction, children: Iterable[NewJob | None], parent_id: 
 
 def known(tx: Transaction, job: NewJob) -> Receipt | None:
     """The receipt for a job that is stored already, by id, idempotency key or unique key."""
-    found = tx.run(_SQL["status by id"], (_id_bytes(job.id),)).fetchone()
+    found = tx.run(_SQL["status by id"], (raw_id_of(job.id),)).fetchone()
     if found:
         return Receipt(job.id, rows.STATUSES[found[0]], replayed=True)
     if job.idempotency_key is not None:
@@ -36,7 +36,8 @@ def known(tx: Transaction, job: NewJob) -> Receipt | None:
     return None
 
 
-def _id_bytes(job_id: str) -> bytes:
+def raw_id_of(job_id: str) -> bytes:
+    """The stored form of an id that a caller made; InvalidJob when it is none."""
     try:
         return rows.id_bytes(job_id)
     except ValueError:
@@ -54,11 +55,11 @@ class Line:
         """Store one job that is not stored yet."""
         tx, now = self._tx, self._tx.now
         rank = self._next_rank()
-        run_at = _run_at(job, now)
+        run_at = due_at(job, now)
         status = PENDING if run_at is None else SCHEDULED
         limited = None if job.limit_key is None else limits.declared(tx, job)
         queue = tx.queue_id(job.queue)
-        raw_id = _id_bytes(job.id)
+        raw_id = raw_id_of(job.id)
         place = HELD if limited is not None and status == PENDING else status
         is_plain = status == PENDING and job.expires_in is None and job.unique_key is None
         created_at = None if abs(rank / rows.MICROSECONDS - now) < 1.0 else now
@@ -69,7 +70,7 @@ class Line:
                 tx.name_id(job.type), job.max_retries, job.max_kills,
                 job.timeout, run_at, None if job.expires_in is None else now + job.expires_in, created_at,
                 None if job.owner == LOCAL_OWNER else tx.name_id(job.owner), job.idempotency_key, job.unique_key,
-                None if parent_id is None else _id_bytes(parent_id), rows.follow_ups_of(job), limited, self._batch,
+                None if parent_id is None else raw_id_of(parent_id), rows.follow_ups_of(job), limited, self._batch,
                 job.payload,
             ),
         )  # fmt: skip
@@ -94,7 +95,7 @@ class Line:
             self._tx.freed.add(limited)
 
 
-def _run_at(job: NewJob, now: float) -> float | None:
+def due_at(job: NewJob, now: float) -> float | None:
     """When the job is due; None: now."""
     run_at = job.run_at if job.run_at is not None else now + job.delay
     return run_at if run_at > now else None

@@ -106,6 +106,29 @@ def _as_new_job(fields: dict[str, Any] | None) -> NewJob | None:
 
 def check_storable(job: NewJob) -> None:
     """What SQLite would store as something else, or not at all."""
+    if not _is_common_and_sound(job):
+        _find_fault(job)
+
+
+def _is_common_and_sound(job: NewJob) -> bool:
+    """A quick look that most jobs stand."""
+    counts = (job.priority, job.max_retries, job.max_kills)
+    spans = (job.delay, job.limit_per_s)
+    texts = (job.id, job.type, job.payload, job.queue, job.owner)
+    options = (
+        job.idempotency_key, job.unique_key, job.parent_id, job.limit_key, job.batch_id, job.run_at, job.expires_in,
+    )  # fmt: skip
+    if options != _NO_OPTIONS or spans != (0.0, 0.0) or tuple(map(type, counts)) != (int, int, int):
+        return False
+    if not (0 <= min(counts) and max(counts) < 2**31 and type(job.timeout) is float and 0.0 <= job.timeout < 1e12):
+        return False
+    return tuple(map(type, texts)) == (str,) * 5 and "".join(texts).isascii()
+
+
+_NO_OPTIONS = (None,) * 7
+
+
+def _find_fault(job: NewJob) -> None:
     for name in ("priority", "max_retries", "max_kills"):
         number = getattr(job, name)
         if not isinstance(number, int) or not -(2**63) <= number < 2**63:
