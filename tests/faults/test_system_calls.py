@@ -22,14 +22,16 @@ from tests.faults.tracing import act_under
 from tests.helpers.builders import ANYTHING, Hand, died_working, drain, new_job, new_jobs, put, some_pool, worker
 from tests.helpers.states import every_job
 
-MOST_CALLS = 40
+MOST_CALLS = 80
 FAULTS = (
     "signal=SIGKILL",
     "error=EIO",
     pytest.param("error=ENOSPC", marks=pytest.mark.full),
     pytest.param("error=EINTR", marks=pytest.mark.full),
+    pytest.param("delay_exit=100000", marks=pytest.mark.full),
 )
 CALLS = ("pwrite64", "fdatasync", "ftruncate")
+OTHER_CALLS = ("openat", "pread64", "fsync", "fcntl")
 
 
 @dataclass
@@ -215,9 +217,9 @@ def attempt(step: Callable[[Scene, Backend], Any], scene: Scene, store: Backend)
     return "ok"
 
 
-def scenes(tmp_path: Path, prepare: Callable[[Scene, Backend], Any]) -> Iterator[Scene]:
+def scenes(tmp_path: Path, prepare: Callable[[Scene, Backend], Any], most: int) -> Iterator[Scene]:
     """The same beginning, as often as asked for."""
-    for number in range(1, MOST_CALLS):
+    for number in range(1, most + 1):
         folder = tmp_path / str(number)
         folder.mkdir()
         scene = Scene(folder / "jobs.db", worker(some_pool()), [new_job(), new_job(priority=5), new_job(queue="other")])
@@ -230,24 +232,44 @@ def scenes(tmp_path: Path, prepare: Callable[[Scene, Backend], Any]) -> Iterator
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("story", STORIES)
 def test_a_fault_in_any_write_changes_nothing_in_the_end(story: str, fault: str, tmp_path: Path) -> None:
-    prepare, step, check = STORIES[story]
     for call in CALLS:
-        hits = 0
-        (tmp_path / call).mkdir()
-        for number, scene in enumerate(scenes(tmp_path / call, prepare), start=1):
-            traced = act_under(
-                f"{call}:{fault}:when={number}",
-                scene.file.parent,
-                scene.open,
-                lambda store, s=scene: attempt(step, s, store),
-            )
-            if not traced.was_hit:
-                break
-            hits += 1
-            look_after(scene, step, check, f"{call} number {number}, {fault}: {traced.answer}")
-        else:
-            pytest.fail(f"more than {MOST_CALLS} calls of {call}")
+        hits = hit_each(call, fault, story, tmp_path)
         assert hits or call != "pwrite64", "a step that writes nothing promises nothing"
+
+
+@pytest.mark.full
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("fault", ["signal=SIGKILL", "error=EIO", "delay_exit=100000"])
+@pytest.mark.parametrize("story", STORIES)
+def test_a_fault_in_any_other_call_changes_nothing_in_the_end(story: str, fault: str, tmp_path: Path) -> None:
+    """Opening, reading and locking."""
+    for call in OTHER_CALLS:
+        hit_each(call, fault, story, tmp_path)
+
+
+@pytest.mark.parametrize("fault", ["openat:error=EIO", "fcntl:error=ENOLCK"])
+def test_a_connection_that_a_fault_has_spoiled_is_replaced(fault: str, tmp_path: Path) -> None:
+    """What could not be opened for writing, or locked, once, must not stay so for good."""
+    call, _, error = fault.partition(":")
+    hit_each(call, error, "enqueue", tmp_path, most=6)
+
+
+def hit_each(call: str, fault: str, story: str, tmp_path: Path, *, most: int = MOST_CALLS) -> int:
+    """One life per call of this kind, each with the fault in another of them; how many there were."""
+    prepare, step, check = STORIES[story]
+    (tmp_path / call).mkdir()
+    for number, scene in enumerate(scenes(tmp_path / call, prepare, most), start=1):
+        traced = act_under(
+            f"{call}:{fault}:when={number}",
+            scene.file.parent,
+            scene.open,
+            lambda store, s=scene: attempt(step, s, store),
+        )
+        if not traced.was_hit:
+            return number - 1
+        look_after(scene, step, check, f"{call} number {number}, {fault}: {traced.answer}")
+    assert most < MOST_CALLS, f"more than {MOST_CALLS} calls of {call}"
+    return most
 
 
 def look_after(

@@ -104,11 +104,10 @@ class WriteLock:
         """Hold the lock; BackendBusy with the holder's pid after `seconds`."""
         if not self._mutex.acquire(timeout=seconds):
             raise BackendBusy(self._database, seconds, os.getpid())
-        if self._try():
-            return
         try:
-            self._stand_in_line(seconds)
-        except BaseException:
+            if not self._try():
+                self._stand_in_line(seconds)
+        except BaseException:  # a lock call may also fail for good (ENOLCK, EIO): our own threads must not wait for it
             self._mutex.release()
             raise
 
@@ -121,9 +120,11 @@ class WriteLock:
         return True
 
     def release(self) -> None:
-        fcntl.lockf(self._fd, fcntl.LOCK_UN)
-        self._turn.pass_on()
-        self._mutex.release()
+        try:
+            fcntl.lockf(self._fd, fcntl.LOCK_UN)
+            self._turn.pass_on()
+        finally:
+            self._mutex.release()
 
     def is_of_another(self, database: os.stat_result) -> bool:
         """Whether this file stayed while the database at its side was replaced (a copied lock file tells nothing)."""
