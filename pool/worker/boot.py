@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -70,8 +71,16 @@ def _import(name: str, folder: str) -> None:
 
 def _where_it_was_looked_for(error: BaseException, name: str, folder: str) -> str:
     """A hint for who started the pool in the wrong folder. The last line is the one that `status` shows."""
+    if not all(part.isidentifier() for part in name.removesuffix(".py").split(".")):
+        return _as_a_module(name)
     if not isinstance(error, ModuleNotFoundError) or error.name not in (name, name.partition(".")[0]):
         return ""
     if name.endswith(".py"):
-        return f"{name} is a file: name the module, as in `import {name.removesuffix('.py').replace('/', '.')}`"
+        return _as_a_module(name)
     return f"{error.name}.py is not in {folder}: start the pool in its folder, or set [app] path"
+
+
+def _as_a_module(name: str) -> str:
+    """For `tasks.py`, `./jobs/tasks.py` and, as other servers have it, `tasks:app`."""
+    module = re.sub(r"^\W+|\W+$", "", name.partition(":")[0].removesuffix(".py")).replace("/", ".")
+    return f"{name} is no module: name it as in `import {module}`" if module else f"{name!r} is no module"

@@ -1,6 +1,7 @@
 """Each is a clear sentence, never a traceback of ours, with the exit code that says whose matter it is."""
 
 import os
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -145,7 +146,15 @@ def test_a_module_that_is_not_there_is_named(open_house: OpenHouse) -> None:
 def test_a_file_given_for_a_module_is_answered_with_the_modules_name(open_house: OpenHouse) -> None:
     done = open_house(start=False).cli("check", "--app", "tasks.py", check=False)
     assert done.returncode == 78
-    assert "name the module, as in `import tasks`" in done.stderr
+    assert "tasks.py is no module: name it as in `import tasks`" in done.stderr
+
+
+@pytest.mark.parametrize("typed", ["./tasks.py", "tasks:app", "tasks/", "jobs/tasks.py"])
+def test_what_is_no_module_is_answered_with_the_module(open_house: OpenHouse, typed: str) -> None:
+    done = open_house(start=False).cli("check", "--app", typed, check=False)
+
+    assert done.returncode == 78
+    assert re.search(r"is no module: name it as in `import (jobs\.)?tasks`", done.stderr), done.stderr
 
 
 def test_a_pool_without_jobs_says_how_to_name_them(open_house: OpenHouse) -> None:
