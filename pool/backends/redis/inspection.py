@@ -25,11 +25,17 @@ from pool.jobs.job import Job
 LOOK_AT = 2000  # jobs that one step of a listing looks at, so that it never holds the server for long
 COUNTED = ("enqueued", "completed", "retried", "failed", "cancelled", "deaths")
 _WHEN_AND_SIZE, _SIZE = struct.Struct(">dI"), struct.Struct(">I")
+SERVER_KNOWN_S = 60.0
 SHOWN_HOURLY = ("enqueued", "completed", "retried", "failed")
 
 
 class RedisInspection(RedisUpkeep):
     """Inspection of the contract."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._server: dict[str, str] = {}
+        self._server_known_until = 0.0
 
     def job(self, job_id: str) -> Job:
         return self._told("look at", job_id, self._move("job", job_id))
@@ -124,17 +130,21 @@ class RedisInspection(RedisUpkeep):
         return int(seconds) + int(micros) / 1_000_000
 
     def _server_facts(self) -> dict[str, Any]:
-        info = self._info()
+        """The whole of INFO takes as long to make and to read as all the rest of what a keeper asks."""
+        if monotonic_now() >= self._server_known_until:
+            self._server, self._server_known_until = self._info("server"), monotonic_now() + SERVER_KNOWN_S
+        memory = self._info("memory")
         return {
             "kind": "redis",
-            "server": info.get("server_name", "redis"),
-            "version": info.get("valkey_version") or info.get("redis_version", ""),
-            "memory_used": int(info.get("used_memory", 0)),
-            "memory_peak": int(info.get("used_memory_peak", 0)),
+            "server": self._server.get("server_name", "redis"),
+            "version": self._server.get("valkey_version") or self._server.get("redis_version", ""),
+            "memory_used": int(memory.get("used_memory", 0)),
+            "memory_peak": int(memory.get("used_memory_peak", 0)),
         }
 
-    def _info(self) -> dict[str, str]:
-        text = self._session.command("INFO").decode(errors="replace")
+    def _info(self, *section: str) -> dict[str, str]:
+        """What the server says of itself, all of it or one section."""
+        text = self._session.command("INFO", *section).decode(errors="replace")
         return dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
 
 
