@@ -4,11 +4,12 @@ They fail only where something is grossly off: half of an aim, or what no noise 
 
 import statistics
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
 from pool.backends.opening import open_backend
-from tests.bench import bare, measures, pools
+from tests.bench import bare, measures, pools, speeds
 from tests.helpers.servers import DEFAULT_FLAVOUR, running
 
 pytestmark = pytest.mark.serial
@@ -17,7 +18,8 @@ RUNS = 3
 JOBS = 6_000
 ONE_AT_A_TIME = "claims_ahead = 0"
 MOST_CPU = 4.0  # of a worker, in times of the bare loop's process
-TRIES, CHEAPER = 5, 0.9  # it is 0.5 (Redis) and 0.7 (SQLite)
+TRIES, CHEAPER = 4, 0.9  # CPU per job with claims ahead is 0.5 (Redis) and 0.7 (SQLite) of that without
+FLOOR = 0.25  # of the aims: half, and half again for a machine that is busy with other work
 FEW, MANY = 1_000, 100_000
 
 
@@ -36,26 +38,36 @@ def test_a_job_costs_a_worker_little_more_than_the_bare_loop(workers: int) -> No
     assert cost < MOST_CPU
 
 
-@pytest.mark.parametrize("backend", ["sqlite", DEFAULT_FLAVOUR])
-def test_claims_ahead_make_short_jobs_cheaper(backend: str) -> None:
-    ratios: list[float] = []
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize(
+    ("backend", "control", "aim_one", "aim_ahead"),
+    [("sqlite", speeds.FUSED, 0.6, 1.0), (DEFAULT_FLAVOUR, "redis-py", 1.0, 1.5)],
+)
+def test_jobs_are_nearly_as_fast_as_the_bare_loop_and_cheaper_when_claimed_ahead(
+    backend: str, control: str, aim_one: float, aim_ahead: float, tmp_path: Path
+) -> None:
+    best_one, best_ahead, cheapest = 0.0, 0.0, 9.9
     with pools.store_for(backend) as server:
-        while len(ratios) < TRIES and min(ratios, default=1.0) >= CHEAPER:
-            one = pools.speed(server, 2, JOBS, settings=ONE_AT_A_TIME)
-            ahead = pools.speed(server, 2, JOBS)
-            ratios.append((ahead.cpu_us + ahead.server_us) / (one.cpu_us + one.server_us))
-            print(f"CPU per job {ratios[-1]:.2f}, jobs per second {ahead.per_s / one.per_s:.2f} times those without")
-    assert min(ratios) < CHEAPER, ratios
+        turns = speeds.turns_of(server, tmp_path / "bare.db", JOBS)
+        for _ in range(TRIES):
+            bare_loop, one, ahead = (turns[name](2) for name in (control, speeds.ONE, speeds.AHEAD))
+            best_one = max(best_one, one.per_s / bare_loop.per_s)
+            best_ahead = max(best_ahead, ahead.per_s / bare_loop.per_s)
+            cheapest = min(cheapest, (ahead.cpu_us + ahead.server_us) / (one.cpu_us + one.server_us))
+            print(f"{backend}: one at a time {best_one:.2f}, ahead {best_ahead:.2f} of {control}; CPU {cheapest:.2f}")
+            if best_one >= FLOOR * aim_one and best_ahead >= FLOOR * aim_ahead and cheapest < CHEAPER:
+                return
+    raise AssertionError(f"one at a time {best_one:.2f}, ahead {best_ahead:.2f}, CPU with claims ahead {cheapest:.2f}")
 
 
 def test_a_claim_costs_the_same_however_many_wait(flavour: str) -> None:
     payload = '{"n":"' + "x" * 92 + '"}'
     with running(flavour) as server, closing(open_backend(server.url)) as store:
-        empty = measures._bytes(server, measures.Path())
+        empty = measures._bytes(server, Path())
         measures._grow(store, FEW, payload)
         few_us = min(measures._step_us(store, payload) for _ in range(5))
         measures._grow(store, MANY - FEW, payload)
-        size = (measures._bytes(server, measures.Path()) - empty) / MANY
+        size = (measures._bytes(server, Path()) - empty) / MANY
         many_us = min(measures._step_us(store, payload) for _ in range(5))
     print(f"{flavour}: {few_us:.1f} us at {FEW:,}, {many_us:.1f} us at {MANY:,}; {size:.0f} bytes per pending job")
     # The aim is 1.3, which Valkey's allocator misses now and then; a claim that walked would cost a hundred times as much.
