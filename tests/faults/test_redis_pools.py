@@ -1,15 +1,18 @@
 """Whole pools on a Redis that restarts, drops its clients, turns replica, or asks for a password."""
 
 import json
+import os
 import subprocess
 import time
 from collections import Counter
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
 from pool.cli import control
 from pool.errors import BackendUnavailable
-from tests.faults.conftest import OpenHouse
+from tests.faults.conftest import QUICK_RESTARTS, OpenHouse
 from tests.helpers.house import House
 from tests.helpers.servers import Server, running
 
@@ -129,3 +132,54 @@ def test_the_password_is_nowhere_to_be_read(open_house: OpenHouse) -> None:
             house.stop()
         said.append(house.log_text())
     assert not [text for text in said if PASSWORD in text]
+
+
+def sockets_to(server: Server) -> set[str]:
+    """Inodes of the sockets of this machine that are connected to its port."""
+    wanted = f":{server.port:04X}"
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return {row[9] for row in rows if row[2].endswith(wanted) and row[9] != "0"}
+
+
+def sockets_of(pid: int) -> set[str]:
+    found = set()
+    with suppress(OSError):
+        for fd in os.listdir(f"/proc/{pid}/fd"):
+            with suppress(OSError):
+                found.add(os.readlink(f"/proc/{pid}/fd/{fd}").removeprefix("socket:[").removesuffix("]"))
+    return found
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("count", [40, pytest.param(200, marks=pytest.mark.full)])
+def test_no_connection_to_the_server_belongs_to_two_processes(
+    open_house: OpenHouse, server: Server, count: int
+) -> None:
+    """While children are recycled after each job; a child that closes "its" copy would cut the other's line."""
+    house = open_house(workers=3, backend=server.url, settings="max_jobs = 1\n" + QUICK_RESTARTS)
+    jobs = house.enqueue_many([("tasks.quick", {})] * count)
+    looks = 0
+    while house.counts()["completed"] < count:
+        ours = sockets_to(server)
+        owners = Counter(inode for pid in house.pids() for inode in sockets_of(pid) & ours)
+        assert not [inode for inode, many in owners.items() if many > 1]
+        assert not sockets_of(house.pid) & ours, "the supervisor opens no store"
+        looks += 1
+    assert looks > 5
+    assert Counter(note["job"] for note in house.notes() if note["what"] == "start") == Counter(jobs)
+    assert "rotocol" not in house.log_text()
+
+
+def test_delayed_jobs_start_in_time_though_the_server_was_restarted(open_house: OpenHouse, server: Server) -> None:
+    house = open_house(workers=2, backend=server.url)
+    asked = time.time()
+    jobs = house.enqueue_many([("tasks.quick", {})] * 10, delay=4)
+    server.kill()
+    house.wait_for(lambda: time.time() > asked + 1, "some time without a server")
+    server.start()
+
+    house.wait_for(lambda: house.counts()["completed"] == len(jobs), "all of them")
+
+    late = [(house.job(job).started_at or 0) - asked - 4 for job in jobs]
+    assert min(late) > -0.1 and max(late) < 3
+    assert all(len(house.runs(job)) == 1 for job in jobs)
