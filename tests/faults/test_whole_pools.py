@@ -179,6 +179,32 @@ def test_three_pools_with_five_entries_run_each_tick_once(on_each_store: OpenHou
         assert 2 <= fired[entry] <= last - began, "at most one job for each second that has passed"
 
 
+CATCHING_UP = "".join(
+    f'[[schedule]]\nname = "{name}"\ntype = "tasks.tick"\nevery = 1\ncatch_up = "{name}"\npayload = {{ entry = {n} }}\n'
+    for n, name in enumerate(("run_once", "skip"))
+)
+
+
+def test_a_pool_that_was_away_for_five_ticks_runs_one_of_them_or_none_and_says_so(on_each_store: OpenHouse) -> None:
+    house = on_each_store(workers=2, app=CLOCKWORK, settings=CATCHING_UP)
+    house.wait_for(lambda: len(starts(house)) >= 2, "the first ticks")
+    assert house.stop() == 0
+    down_at, before = time.time(), set(starts(house))
+    house.wait_for(lambda: time.time() > down_at + 6, "five ticks and more without a pool")
+    up_at = int(time.time())
+    house.start()
+    house.wait_for(lambda: len(starts(house)) >= len(before) + 4, "ticks again")
+    assert house.stop() == 0
+    ticks_since = int(time.time()) - up_at
+
+    fresh = [house.job(job) for job in starts(house).keys() - before]
+    ran = Counter(json.loads(job.payload)["entry"] for job in fresh)
+    assert ran[0] <= ticks_since + 2, "one run for all that were missed"
+    assert ran[1] <= ticks_since + 1, "none of them (the last one may have been due just now)"
+    missed = [line for line in house.log_text().splitlines() if "schedule ticks missed" in line]
+    assert any("entry=run_once" in line for line in missed) and any("entry=skip" in line for line in missed)
+
+
 @pytest.mark.full
 @pytest.mark.serial
 @pytest.mark.timeout(200)
