@@ -2,12 +2,14 @@
 
 import sqlite3
 from collections.abc import Callable
+from pathlib import Path
 
 from pool.clock import wall_now
-from tests.browser.conftest import PAGES, PHONE, Site, Watched
+from tests.browser.conftest import PAGES, PHONE, SHOTS, Site, Watched
 from tests.helpers.house import House
 from tests.helpers.until import until
 
+PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
 LONG_QUEUE = "partner-feeds-of-the-north-western-european-region-nightly"
 SETTINGS = f"""
 [[groups]]
@@ -98,11 +100,14 @@ def test_every_page_is_pictured(open_site: Callable[..., Site], look: Callable[.
     house = site.house
     jobs = fill(house)
     give_a_past(house)
+    house.stop()  # else the past would look like the work of the last second
+    house.start()
     running = house.enqueue("tasks.export_catalogue")
     house.wait_for_worker_of(running)
     house.enqueue_many([("tasks.export_catalogue", {"gate": "export"}) for _ in range(40)])
     house.store.set_queue(LONG_QUEUE, paused=True)
     house.enqueue("tasks.send_email", {"to": "later@example.org"}, delay=3600)
+    until(lambda: all(worker.state in ("idle", "busy") for worker in house.workers()), "a pool that is ready")
     watched = look(site)
     names = [
         *PAGES,
@@ -126,6 +131,7 @@ def test_every_page_is_pictured(open_site: Callable[..., Site], look: Callable[.
     for path, title in zip(names, titles, strict=True):
         for mode in ("light", "dark"):
             picture(watched, site, path, f"{title}-{mode}", mode)
+    the_readme_shows_this_overview(watched, site)
     phone = look(site, size=PHONE)
     for path, title in zip(names, titles, strict=True):
         picture(phone, site, path, f"{title}-phone", "light")
@@ -138,3 +144,12 @@ def picture(watched: Watched, site: Site, path: str, name: str, mode: str) -> No
     watched.page.goto(site.url + path)
     watched.page.wait_for_selector("#pulse[data-state=live], #pulse[hidden]", state="attached")
     watched.shoot(name)
+
+
+def the_readme_shows_this_overview(watched: Watched, site: Site) -> None:
+    """What stands on the page for good is what stood there when the picture of the README was taken."""
+    watched.page.goto(site.url)
+    words = "\n".join(text.strip() for text in watched.page.locator("nav a, h2, th, dt").all_text_contents()) + "\n"
+    (SHOTS / "overview-light.txt").write_text(words)
+    again = "cp tests/output/overview-light.png docs/pictures/overview.png; cp tests/output/overview-light.txt docs/pictures/overview.txt"
+    assert words == (PICTURES / "overview.txt").read_text(), f"the overview has changed; renew its picture: {again}"
