@@ -6,24 +6,18 @@ CPU rather than time, for it depends little on what else the machine does.
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pool.backends.contract import Backend
-from pool.backends.opening import open_backend
 from pool.identity import LaneId, WorkerId, new_pool_id
-from pool.jobs.ids import new_job_id
-from pool.jobs.job import NewJob
-from tests.bench import bare, pages, pools, speeds
+from tests.bench import bare, pages, pools, promises, speeds
 from tests.bench.measures import Found, Options
 from tests.helpers.builders import ANYTHING, Hand
-from tests.helpers.house import House
 from tests.helpers.servers import Server
 
-WORKERS = 2
-PRODUCED = 3000
+WORKERS = promises.WORKERS
+TICKS_PER_S = 100  # of /proc/PID/stat, which alone tells user from kernel
 NAMES = {"redis": "Redis", "valkey": "Valkey", "sqlite": "SQLite"}
 
 
@@ -35,12 +29,12 @@ def anatomy(options: Options) -> Found:
     for backend in [options.backend] if options.backend else ["redis", "sqlite"]:
         with pools.store_for(backend) as server:
             steps = _steps(server, jobs, runs)
-            promises = {**_promises(server, jobs, runs), **_producer(server, runs)}
+            asked = {**promises.of_jobs(server, jobs, runs), **promises.of_calls(server, runs)}
         tables.append(f"**{NAMES[backend]}: CPU of one no-op job, µs**\n\n{_as_table(steps)}")
-        tables.append(f"**{NAMES[backend]}: what is asked for, and what it adds**\n\n{_as_sums(promises)}")
+        tables.append(f"**{NAMES[backend]}: what is asked for, and what it adds**\n\n{promises.as_table(asked)}")
         print("\n" + "\n\n".join(tables[-2:]), flush=True)
         found |= {f"{backend} {way} {name}": us for way, parts in steps.items() for name, us in parts.items()}
-        found |= {f"{backend} {name}": us for name, us in promises.items()}
+        found |= {f"{backend} {name}": us for name, us in asked.items()}
     if options.write:
         pages.fill("performance.md", "anatomy", "\n\n".join(tables))
     return found
@@ -49,6 +43,7 @@ def anatomy(options: Options) -> Found:
 # ---------------------------------------------------------------- the parts of a job
 
 Parts = dict[str, float]
+SERVERS = ("server, in the script", "server, the rest (sockets, parsing)", "calls of scripts")
 
 
 def _steps(server: Server | None, jobs: int, runs: int) -> dict[str, Parts]:
@@ -58,8 +53,14 @@ def _steps(server: Server | None, jobs: int, runs: int) -> dict[str, Parts]:
     client = statistics.median(_client_us(server, jobs // 2) for _ in range(runs))
     for way, settings in ways.items():
         told[way] = _median_parts(list(_of_pool(server, settings, jobs, runs)))
-    told[speeds.ONE]["of the worker: settle and claim through the backend"] = client
+    told[speeds.ONE] = _with(told[speeds.ONE], "of it to settle and claim through the backend", client)
     return told
+
+
+def _with(parts: Parts, name: str, us: float) -> Parts:
+    """Right after what it is a part of."""
+    (first, whole), *others = parts.items()
+    return {first: whole, name: us, **dict(others)}
 
 
 def _median_parts(runs: list[Parts]) -> Parts:
@@ -91,7 +92,7 @@ def _read(workers: list[int], others: list[int], server: Server | None) -> _Cloc
 def _user_and_sys(pid: int) -> tuple[float, float]:
     """In seconds."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return int(fields[11]) / pools.TICKS_PER_S, int(fields[12]) / pools.TICKS_PER_S
+    return int(fields[11]) / TICKS_PER_S, int(fields[12]) / TICKS_PER_S
 
 
 def _scripts(server: Server | None) -> tuple[float, float]:
@@ -106,21 +107,21 @@ def _parts(before: _Clock, after: _Clock, jobs: int, with_server: bool) -> Parts
         late - early for early, late in zip(before, after, strict=True)
     )
     told = {
-        "worker, user": user / jobs * 1e6,
-        "worker, kernel": of_kernel / jobs * 1e6,
+        "worker": (user + of_kernel) / jobs * 1e6,
+        "of it in the kernel": of_kernel / jobs * 1e6,
         "keeper and supervisor": others / jobs * 1e6,
     }
     if with_server:
         told |= {
-            "server, in the script": script_us / jobs,
-            "server, the rest (sockets, parsing)": max(0.0, (its_user + its_kernel) / jobs * 1e6 - script_us / jobs),
-            "calls per job": calls / jobs,
+            SERVERS[0]: script_us / jobs,
+            SERVERS[1]: max(0.0, (its_user + its_kernel) / jobs * 1e6 - script_us / jobs),
+            SERVERS[2]: calls / jobs,
         }
     return told
 
 
 def _of_pool(server: Server | None, settings: str, jobs: int, runs: int) -> Iterator[Parts]:
-    with _warm_house(server, settings) as house:
+    with promises.warm_house(server, settings) as house:
         workers = sorted(house.worker_pids())
         others = [house.pid, house.keeper_pid()]
         for _ in range(runs):
@@ -131,34 +132,25 @@ def _of_pool(server: Server | None, settings: str, jobs: int, runs: int) -> Iter
             yield _parts(before, after, house.counts()["completed"] - done, server is not None)
 
 
-@contextmanager
-def _warm_house(server: Server | None, settings: str) -> Iterator[House]:
-    if server is not None:
-        server.call("FLUSHALL")
-    with pools.pool_on(server, WORKERS, settings) as house:
-        house.wait_until(house.enqueue("tasks.noop"), "completed")
-        yield house
-
-
 def _bare(server: Server | None, jobs: int) -> Parts:
     """The same parts of the barest loop, as far as it has them."""
     with tempfile.TemporaryDirectory() as folder:
         if server is None:
             path = Path(folder) / "bare.db"
             bare.fill_sqlite(path, jobs)
-            return {"worker, user": bare.speed(WORKERS, jobs, bare.sqlite_fused(path)).cpu_us, "worker, kernel": 0.0}
+            return {"worker": bare.speed(WORKERS, jobs, bare.sqlite_fused(path)).cpu_us}
         bare.fill_redis(server.port, jobs)
         before = _read([], [], server)
         found = bare.speed(WORKERS, jobs, bare.raw_socket(server.port))
         parts = _parts(before, _read([], [], server), jobs, True)
-    return {**parts, "worker, user": found.cpu_us}
+    return {"worker": found.cpu_us, **{name: us for name, us in parts.items() if name in SERVERS}}
 
 
 def _client_us(server: Server | None, jobs: int) -> float:
     """One process that settles and claims through the backend and does nothing else: its CPU per step."""
-    with _store(server, producer=False) as store:
+    with promises.empty_store(server, producer=False) as store:
         for _ in range(jobs // 1000 + 1):
-            store.enqueue([_job() for _ in range(1000)])
+            store.enqueue([promises.new_job() for _ in range(1000)])
         hand = Hand(store, LaneId(WorkerId(new_pool_id("bench"), 0, 1)))
         hand.take()
         began = time.process_time()
@@ -167,85 +159,11 @@ def _client_us(server: Server | None, jobs: int) -> float:
         return (time.process_time() - began) / jobs * 1e6
 
 
-@contextmanager
-def _store(server: Server | None, *, producer: bool) -> Iterator[Backend]:
-    """An empty one."""
-    with tempfile.TemporaryDirectory() as folder:
-        if server is not None:
-            server.call("FLUSHALL")
-        with closing(open_backend(server.url if server else f"sqlite:///{folder}/jobs.db", producer=producer)) as store:
-            yield store
-
-
-def _job(**fields: Any) -> NewJob:
-    return NewJob(**{"id": new_job_id(), "type": "tasks.noop", "payload": pools.PAYLOAD, **fields})
-
-
-# ---------------------------------------------------------------- what promises cost
-
-PROMISES: dict[str, dict[str, Any]] = {
-    "a no-op job": {},
-    "with a time limit": {"timeout": 60.0},
-    "at most once": {"max_retries": 0},
-    "that returns a result": {"type": "tasks.tell"},
-    "that prints a line": {"type": "tasks.talk"},
-    "that enqueues another on completing": {"type": "tasks.follow"},
-    "that reports progress": {"type": "tasks.report"},
-}
-
-
-def _promises(server: Server | None, jobs: int, runs: int) -> dict[str, float]:
-    """CPU of workers and server per job of each kind, one claim at a time, so that kinds can be compared."""
-    told = {}
-    with _warm_house(server, "claims_ahead = 0") as house:
-        for name, fields in PROMISES.items():
-            found = [pools.measured([house], server, jobs // 4, **fields) for _ in range(runs)]
-            told[name] = statistics.median(speed.cpu_us + speed.server_us for speed in found)
-    return told
-
-
-PRODUCED_WITH: dict[str, Callable[[int], dict[str, Any]]] = {
-    "an enqueue call": lambda number: {},
-    "with an idempotency key": lambda number: {"idempotency_key": f"key-{number}"},
-    "with a unique key": lambda number: {"unique_key": f"key-{number}"},
-    "delayed": lambda number: {"delay": 3600.0},
-}
-
-
-def _producer(server: Server | None, runs: int) -> dict[str, float]:
-    """Time of one call at the producer: with SQLite nearly all of it is the sync to disk."""
-    told = {}
-    for name, fields in PRODUCED_WITH.items():
-        found = []
-        for _ in range(runs):
-            with _store(server, producer=True) as store:
-                found.append(_call_us(store, fields))
-        told[name] = statistics.median(found)
-    return told
-
-
-def _call_us(store: Backend, fields: Callable[[int], dict[str, Any]]) -> float:
-    batch = [[_job(**fields(number))] for number in range(PRODUCED // 3)]
-    began = time.monotonic()
-    for jobs in batch:
-        store.enqueue(jobs)
-    return (time.monotonic() - began) / len(batch) * 1e6
-
-
 # ---------------------------------------------------------------- printing
 
 
 def _as_table(told: dict[str, Parts]) -> str:
-    names = list(dict.fromkeys(name for parts in told.values() for name in parts))
+    longest = max(told.values(), key=len)
+    names = list(dict.fromkeys([*longest, *(name for parts in told.values() for name in parts)]))
     rows = [(name, *(f"{parts[name]:.1f}" if name in parts else "" for parts in told.values())) for name in names]
     return pages.table(("", *told), rows)
-
-
-def _as_sums(promises: dict[str, float]) -> str:
-    """Each against the plain one above it: jobs by their CPU, calls by their time."""
-    rows, plain = [], 0.0
-    for name, us in promises.items():
-        is_plain = name.startswith(("a ", "an "))
-        plain = us if is_plain else plain
-        rows.append((name, f"{us:.0f}", "" if is_plain else f"{us - plain:+.0f}"))
-    return pages.table(("", "µs", "more than plain"), rows)

@@ -49,7 +49,6 @@ def sleep(seconds: float = 60.0) -> float:
 PAYLOAD = '{"n":12345}'
 CHUNK = 10_000
 MOST_BYTES_AT_ONCE = 4_000_000
-TICKS_PER_S = 100
 
 
 @contextmanager
@@ -144,7 +143,7 @@ def measured(
 def _spent(houses: Sequence[House], server: Server | None) -> tuple[float, float]:
     """CPU of the workers, and of the server, in seconds."""
     workers = (pid for house in houses for pid in house.worker_pids())
-    return sum(map(cpu_seconds, workers)), cpu_seconds(server.pid) if server else 0.0
+    return sum(map(cpu_nanoseconds, workers)) / 1e9, cpu_nanoseconds(server.pid) / 1e9 if server else 0.0
 
 
 def _fairness(houses: Sequence[House]) -> float:
@@ -153,14 +152,8 @@ def _fairness(houses: Sequence[House]) -> float:
     return min(done) / (sum(done) / len(done)) if sum(done) else 1.0
 
 
-def cpu_seconds(pid: int) -> float:
-    """User and system time of a process, and of its children that have ended."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return sum(map(int, fields[11:15])) / TICKS_PER_S
-
-
 def cpu_nanoseconds(pid: int) -> int:
-    """Of all its threads, finer than the ticks of `cpu_seconds`; children that have ended do not count."""
+    """Of all its threads, finer than the ticks of /proc/PID/stat; children that have ended do not count."""
     return sum(int(file.read_text().split()[0]) for file in Path(f"/proc/{pid}/task").glob("*/schedstat"))
 
 
