@@ -1,18 +1,30 @@
 """What is ordered over HTTP and on the dashboard: it is in the audit log, and work on many jobs outlives its web process."""
 
+import asyncio
 import hashlib
+import json
 import os
 import re
 import signal
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import pytest
 
+from pool.backends.contract import Want
+from pool.backends.sqlite.backend import SqliteBackend
 from pool.jobs.internal import BULK_QUEUE
+from pool.jobs.job import Settlement
+from pool.jobs.lifecycle import Status
+from pool.web import holding
 from pool.web.dashboard import bulk
+from pool.web.dashboard.trip import Trip
+from pool.web.desk import StoreDesk
+from tests.helpers.builders import new_jobs
 from tests.helpers.house import House
 from tests.helpers.servers import running
 from tests.helpers.until import until
@@ -181,6 +193,33 @@ def test_the_last_hour_is_whole_though_the_web_process_was_replaced(desk: Desk) 
     desk.replace_web(signal.SIGKILL)
 
     until(lambda: "last hour: 30 completed" in desk.page("/"), "them on the chart again")
+
+
+@pytest.mark.parametrize("why", ["old", "begun"])
+def test_a_purge_that_is_late_or_was_begun_by_another_removes_nothing(tmp_path: Path, why: str) -> None:
+    """What came into the queue since then was never meant; and who retries dead letters must not purge."""
+    store = SqliteBackend(str(tmp_path / "jobpool.db"))
+    store.enqueue(new_jobs(3, queue="mail"))
+    bulk.give(store, "purge", "mail", "Remove what waits in mail", "ada")
+    want = Want(queues=(BULK_QUEUE,), lease_seconds=60)
+    claim, hold = holding.claim(store, holding.new_lane("bulk"), 1, want) or pytest.fail("no order")
+    if why == "old":
+        order = bulk.order_in(claim.payload)
+        claim = replace(claim, payload=json.dumps(asdict(replace(order, before=order.before - 2 * 3600))))
+    else:
+        claim = replace(claim, checkpoint='{"after": null, "done": 1000, "refused": 0}')
+
+    services = SimpleNamespace(desk=StoreDesk(lambda: SqliteBackend(str(tmp_path / "jobpool.db"))))
+
+    async def carry_out() -> Settlement:
+        services.stopping = asyncio.Event()
+        return await Trip(services, claim, hold).outcome()  # type: ignore[arg-type]
+
+    assert holding.settle(store, hold, asyncio.run(carry_out()))
+    services.desk.close()
+    assert store.job(claim.job_id).status is Status.CANCELLED
+    assert [queue.pending for queue in store.queues() if queue.name == "mail"] == [3]
+    store.close()
 
 
 def test_what_the_dashboard_orders_of_its_pool_is_in_the_audit_log(desk: Desk) -> None:

@@ -27,7 +27,7 @@ AWAY_WAIT_S = 2.0
 CHUNK = 500
 PURGE_AT_ONCE = 1000
 WAITING = frozenset({Status.PENDING, Status.SCHEDULED})
-INTERRUPTED_PURGE = "the web process was replaced in the midst of it: purge again what still waits"
+PURGE_WITHIN_S = 3600.0
 
 
 @dataclass(slots=True)
@@ -91,7 +91,7 @@ class Trip:
             self.so_far = SoFar(**json.loads(self._claim.checkpoint or ""))
         await self._say()
         if order.act == "purge":
-            await self._purge(order.what, is_begun)
+            await self._purge(order.what, order.before, is_begun)
         else:
             await self._each(order.what, _revive if order.act == "retry" else _discard, order.before, order.rate)
         await self._say()
@@ -120,10 +120,13 @@ class Trip:
                 return
             await self._pause(0.0)
 
-    async def _purge(self, queue: str, is_begun: bool) -> None:
-        """Begun by a process that is gone: what came since then would be removed too."""
-        if is_begun:
-            raise Left(Outcome.FAILED, Reason.INTERRUPTED, INTERRUPTED_PURGE)
+    async def _purge(self, queue: str, ordered_at: float, is_begun: bool) -> None:
+        """Now or not at all: what has come since the order, or since a process that is gone began, was never meant.
+
+        It is no dead letter then: who retries those must not remove a queue.
+        """
+        if is_begun or await self._ask(lambda store: store.server_now()) - ordered_at > PURGE_WITHIN_S:
+            raise Left(Outcome.CANCELLED, Reason.CANCELLED, "not begun in time, or not ended by the process that began")
         while removed := await self._ask(lambda store: store.purge(queue, statuses=WAITING, limit=PURGE_AT_ONCE)):
             self.so_far.done += removed
             await self._pause(0.0)
