@@ -25,7 +25,7 @@ from pool.jobs.lifecycle import MOVES, Status
 from tests.helpers.builders import without_clock
 from tests.helpers.stores import Place
 
-REPEATED = ("exchange", "enqueue")  # asked again under the same number or ids
+REPEATED = ("exchange", "exchange_many", "enqueue")  # asked again under the same number or ids
 ORDERS = ("cancel", "revive", "discard")
 HARMLESS = ("set_queue", "beat")  # a second time changes nothing
 LATE_SHARE = 0.4  # of the steps deliver a late copy, while there is one
@@ -136,6 +136,8 @@ def alike(told: Told) -> Any:
         return type(told.error)
     if isinstance(told.answer, Answer):
         return told.answer.settled, without_clock(told.answer.claim)
+    if told.answer and isinstance(told.answer[0], Answer):
+        return [(answer.settled, without_clock(answer.claim)) for answer in told.answer]
     return [(receipt.job_id, receipt.status) for receipt in told.answer]
 
 
@@ -262,7 +264,7 @@ class RedisHarm:
         if not self.wire or self.shaky.rng.random() > LATE_SHARE:
             return
         name, args, copy = self.wire.pop(self.shaky.rng.randrange(len(self.wire)))
-        if name == "exchange" or (name == "enqueue" and all(map(self._is_stored, args[0]))):
+        if name.startswith("exchange") or (name == "enqueue" and all(map(self._is_stored, args[0]))):
             self._send(copy)
             self.shaky.made["late copies"] += 1
 

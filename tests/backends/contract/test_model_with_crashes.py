@@ -15,7 +15,7 @@ from tests.backends.contract.troubled import TroubledDriver
 from tests.helpers.stores import Place
 
 FIXED = ("one", "two", "three")
-RARE = ("claimed", "lost", "died in a call", "pools lost", "ghosts", "adopted", "audited")
+RARE = ("claimed", "lost", "died in a call", "pools lost", "ghosts", "adopted", "audited", "together", "ahead")
 HARM = {
     "sqlite": ("killed in the step", "killed after the step"),
     "redis": ("request cut", "reply lost", "late copies"),

@@ -24,6 +24,7 @@ from tests.helpers.until import until
 MAX_RUNNING = {"api": 1, "mail": 2}
 LEASE_SECONDS, SHORT_LEASE_SECONDS = 60.0, 0.02
 SOON_SECONDS = 0.002
+SHEAF_SLOT, SHEAF = 7, (0, 1, 2)  # a worker whose lanes call together
 
 
 @dataclass
@@ -101,7 +102,7 @@ class TroubledModel(Model):
     def begin_anew(self) -> None:
         """The pool is gone; what its lanes still say comes from ghosts."""
         self.ghosts += [lane for lane in self.lanes.values() if lane.held or lane.old]
-        self.pool, self.bars, self.generations = some_pool(), {}, dict.fromkeys(SLOTS, 1)
+        self.pool, self.bars, self.generations = some_pool(), {}, dict.fromkeys((*SLOTS, SHEAF_SLOT), 1)
         self.lanes.clear()
 
 
@@ -112,6 +113,7 @@ class TroubledDriver(Driver):
         self.shaky = Shaky(place, random.Random(f"harm {seed}"), rate)
         super().__init__(self.shaky, seed)  # type: ignore[arg-type]
         self.model: TroubledModel = TroubledModel()
+        self.model.generations[SHEAF_SLOT] = 1
         self.place = place
 
     @property
@@ -187,6 +189,47 @@ class TroubledDriver(Driver):
             self.model.remove(job)
             self.model.tell_batches()
 
+    # ------------------------------------------------------------ lanes that call together
+
+    def work_together(self) -> None:
+        """Each lane completes what it holds; the first is handed the next job, the others may be given some ahead."""
+        lanes = [self.model.lane(SHEAF_SLOT, number) for number in SHEAF]
+        request = 1 + max(lane.request for lane in lanes)
+        words = [lane.held and settlement(lane.held, started_at=1.0) for lane in lanes]
+        want = self.rng.choice((Want(), Want(), Want(("a", "b", "c", "d")), None))
+        before = [self.model.is_current(lane) for lane in lanes]
+        answers = self.store.exchange_many(
+            [lane.id for lane in lanes], request, settlements=words, want=want, ahead=self.rng.randint(0, 2)
+        )
+        for lane, answer, was_current, word in zip(lanes, answers, before, words, strict=True):
+            lane.request, lane.last = request, None
+            assert answer.settled is (was_current if word else None)
+            self._let_go(lane, was_current)
+        for lane, answer in zip(lanes, answers, strict=True):
+            if answer.claim is not None or (lane is lanes[0] and want is not None):
+                self.model.check_claim(lane, want, answer.claim)
+        self.made["together"] += 1
+        self.made["ahead"] += sum(answer.claim is not None for answer in answers[1:])
+
+    def _let_go(self, lane: Lane, was_current: bool) -> None:
+        if lane.held is None:
+            return
+        job = self.model.jobs.get(lane.held.job_id)
+        lane.old.append(lane.held)
+        lane.held = None
+        if job and was_current:
+            self.change(job, partial(job.settle, Outcome.COMPLETED, 0.0, False))
+
+    def die_with_claims_ahead(self) -> None:
+        """The worker is killed in the job of its first lane; what it was given ahead has not started."""
+        worker = WorkerId(self.model.pool, SHEAF_SLOT, self.model.generations[SHEAF_SLOT])
+        running = self.model.held_by(LaneId(worker, 0))
+        marks, jobs = ({0: running.claim}, {0: running.id}) if running else ({}, {})
+        taken = self.store.recover(departure(worker, started=marks, started_jobs=jobs))
+        self._all_lost(worker, marks, jobs, taken, SHEAF)
+        self.model.bars[SHEAF_SLOT] = worker.generation
+        self.model.generations[SHEAF_SLOT] += 1
+
     # ------------------------------------------------------------ deaths
 
     def recover(self) -> None:
@@ -236,8 +279,15 @@ class TroubledDriver(Driver):
         claim = _as_claim(mine[0], self.model.jobs[mine[0].id]) if mine else None
         self.model.check_claim(lane, want, claim)
 
-    def _all_lost(self, worker: WorkerId, marks: dict[int, int], jobs: dict[int, str], taken: Any) -> None:
-        held = {number: self.model.held_by(LaneId(worker, number)) for number in LANES}
+    def _all_lost(
+        self,
+        worker: WorkerId,
+        marks: dict[int, int],
+        jobs: dict[int, str],
+        taken: Any,
+        lanes: tuple[int, ...] = LANES,
+    ) -> None:
+        held = {number: self.model.held_by(LaneId(worker, number)) for number in lanes}
         lost = {number: job for number, job in held.items() if job}
         if taken is not None:
             assert {each.job_id for each in taken} == {job.id for job in lost.values()}
@@ -405,6 +455,8 @@ TROUBLED_WEIGHTS = {
     "become_due": 2,
     "delete": 1,
     "die_in_a_call": 4,
+    "work_together": 8,
+    "die_with_claims_ahead": 1,
     "lose_the_pool": 1,
     "pool_leaves": 1,
     "hear_a_ghost": 2,
