@@ -67,9 +67,9 @@ def test_a_worker_that_cannot_start_again_is_tried_ever_more_seldom_and_the_pool
 
 
 def test_each_death_of_a_place_makes_the_wait_before_its_next_birth_twice_as_long(open_house: OpenHouse) -> None:
-    house = open_house(workers=1, settings="[restart]\nfirst_delay = 0.5\nmax_delay = 60\nhealthy_after = 1000\n")
+    house = open_house(workers=1, settings="[restart]\nfirst_delay = 0.4\nmax_delay = 60\nhealthy_after = 1000\n")
     waited = []
-    for _ in range(4):
+    for _ in range(3):
         (victim,) = house.wait_for(lambda: [w for w in house.workers() if w.state == "idle"], "a ready worker")
         house.kill(victim.pid)
         died = time.clock_gettime(time.CLOCK_BOOTTIME)
@@ -77,9 +77,9 @@ def test_each_death_of_a_place_makes_the_wait_before_its_next_birth_twice_as_lon
         (heir,) = house.worker_pids()
         waited.append(born_at(heir) - died)
 
-    for wait, least in zip(waited, (0.5, 1, 2, 4), strict=True):
+    for wait, least in zip(waited, (0.4, 0.8, 1.6), strict=True):
         assert wait > 0.9 * least - 0.02  # up to a tenth shorter, and births are known to the tick
-    assert house.status()["workers"][0]["restarts"] == 4
+    assert house.status()["workers"][0]["restarts"] == 3
 
 
 def born_at(pid: int) -> float:
