@@ -45,7 +45,7 @@ def test_the_callbacks_enter_with_the_completion_of_the_last_member(store: Backe
 def test_every_end_counts_and_only_success_is_success(store: Backend, hands, way: str) -> None:
     batch, good, bad = both(), new_job(queue="a"), new_job(queue="b", max_retries=0, priority=0)
     if way == "expires":
-        bad = new_job(queue="b", expires_in=0.01, delay=0.005)
+        bad = new_job(queue="b", expires_in=1.5, delay=1.0)  # not before the lines below
     store.enqueue([good, bad], batch=batch)
     hand = hands()
     hand.take()
