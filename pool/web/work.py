@@ -1,5 +1,6 @@
 """Routes of workers in other languages: claim, heartbeat, complete, fail."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -13,7 +14,7 @@ from pool.errors import ClaimLost
 from pool.identity import LaneId
 from pool.jobs.checks import checked_queue
 from pool.jobs.internal import OWN_QUEUES
-from pool.jobs.job import Job, Outcome
+from pool.jobs.job import Job, Outcome, Settlement
 from pool.web import holding, verdicts
 from pool.web.auth import Caller
 from pool.web.bodies import ClaimBody, CompleteBody, FailBody, HeartbeatBody, read
@@ -127,10 +128,7 @@ async def complete_job(request: Request, id: str) -> JSONResponse:
     result = verdicts.result_text(body.result, services.config.jobs.max_result)
 
     def step(store: Backend) -> Job:
-        job = store.job(id)
-        if holding.is_held(job, hold) and holding.settle(store, hold, verdicts.completed(job, hold.claim, result)):
-            return store.job(id)
-        return _said_before(store, id, hold, COMPLETED)
+        return _settled(store, id, hold, lambda job: verdicts.completed(job, hold.claim, result), COMPLETED)
 
     return JSONResponse(services.document(await services.desk.ask(step), caller))
 
@@ -142,13 +140,11 @@ async def fail_job(request: Request, id: str) -> JSONResponse:
     body = read(FailBody, await body_of(request))
     hold = holding.read_token(body.claim_token, caller.name, id)
 
+    def verdict(job: Job) -> Settlement:
+        return verdicts.failed(job, hold.claim, body, services.policy_of(job.type))
+
     def step(store: Backend) -> Job:
-        job = store.job(id)
-        if holding.is_held(job, hold):
-            word = verdicts.failed(job, hold.claim, body, services.policy_of(job.type))
-            if holding.settle(store, hold, word):
-                return store.job(id)
-        return _said_before(store, id, hold, NOT_COMPLETED)
+        return _settled(store, id, hold, verdict, NOT_COMPLETED)
 
     return JSONResponse(services.document(await services.desk.ask(step), caller))
 
@@ -173,6 +169,16 @@ async def keep_job(request: Request, id: str) -> JSONResponse:
     return JSONResponse(
         {**document, "lease_seconds": lease, "lease_expires_at": as_rfc3339(services.wall_now() + lease)}
     )
+
+
+def _settled(
+    store: Backend, id: str, hold: Hold, verdict: Callable[[Job], Settlement], outcomes: frozenset[Outcome]
+) -> Job:
+    """The job with its holder's last word taken, now or when it was said before; ClaimLost for anybody else."""
+    job = store.job(id)
+    if holding.is_held(job, hold) and holding.settle(store, hold, verdict(job)):
+        return store.job(id)
+    return _said_before(store, id, hold, outcomes)
 
 
 def _said_before(store: Backend, job_id: str, hold: Hold, outcomes: frozenset[Outcome]) -> Job:
