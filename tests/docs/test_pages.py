@@ -62,6 +62,13 @@ def test_every_command_and_option_that_a_page_names_exists(page: Path) -> None:
 
 
 @of_page
+def test_every_file_that_a_page_names_is_there(page: Path) -> None:
+    spans = re.findall(r"`((?:pool|tests|docs|systemd|\.ci)/[\w./@-]+)(?:::\w+)?`", page.read_text())
+    made_by_tests = ("tests/output",)
+    assert [span for span in spans if not (ROOT / span).exists() and not span.startswith(made_by_tests)] == []
+
+
+@of_page
 def test_every_block_says_its_language(page: Path) -> None:
     assert [block.where for block in blocks_of(page) if block.language not in LANGUAGES] == []
 
