@@ -10,7 +10,7 @@ from contextlib import ExitStack, suppress
 
 import pytest
 
-from tests.faults.conftest import QUICK_RESTARTS, OpenHouse
+from tests.faults.conftest import QUICK_RESTARTS, OpenHouse, with_setting
 from tests.faults.tracing import require_strace
 from tests.helpers.house import APP, House
 
@@ -75,18 +75,17 @@ def test_memory_that_is_not_given_is_an_error_of_the_job(open_house: OpenHouse) 
     assert house.worker_pids() == {worker.pid}
 
 
-def test_a_pool_that_slept_as_a_whole_goes_on_as_if_nothing_had_been(open_house: OpenHouse) -> None:
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("seconds", [6, pytest.param(60, marks=pytest.mark.full)])
+def test_a_pool_that_slept_as_a_whole_goes_on_as_if_nothing_had_been(on_each_store: OpenHouse, seconds: int) -> None:
     """Suspend: everybody stands still for longer than every patience, then all go on."""
-    house = open_house(workers=2, start=False)
-    text = house.config_file.read_text()
-    house.config_file.write_text(text.replace("[workers]", "lease = 2\n[workers]", 1))
-    house.start()
+    house = with_setting(on_each_store(workers=2, start=False), "backend", "lease = 2").start()
     job = house.enqueue("tasks.hold")
     worker = house.wait_for_worker_of(job)
     pids = house.pids()
     for pid in pids:
         house.kill(pid, signal.SIGSTOP)
-    time.sleep(6)  # three leases
+    time.sleep(seconds)  # three leases and more
     for pid in pids:
         house.kill(pid, signal.SIGCONT)
     house.wait_until(house.enqueue("tasks.quick"), "completed")
