@@ -33,9 +33,10 @@ class RedisSheaves(RedisWork):
         super().__init__()
         # by how many: the lanes, and what stands before and after all else in their calls
         self._sheaves: dict[int, tuple[tuple[LaneId, ...], bytes, bytes]] = {}
-        self._asked: tuple[LaneId, int] | None = None  # lead and number of the last call
         self._wishes: dict[Want | None, bytes] = {}  # a want as the step takes it
-        self._odd_calls = 0  # how often the lead may still call alone, since the last step found what is not plain
+        # How often the lead may still call alone: the last step found jobs that are not plain, and they seldom come alone.
+        # When it turns out that it has called before, the others may have been given something: they are asked about too.
+        self._odd_calls = 0
 
     def exchange_many(
         self,
@@ -48,8 +49,13 @@ class RedisSheaves(RedisWork):
         leave: int = 0,
     ) -> list[Answer]:
         words = _words(settlements) if _is_fit(lanes, want) else None
-        if words is None or self._goes_alone(lanes[0], request, settlements):
+        if words is None:
             return self._one_by_one(lanes, request, settlements, want)
+        if self._odd_calls and not any(settlements[1:]):
+            lead, was_asked = self._exchange(lanes[0], request, settlements[0], want)
+            if not was_asked:
+                self._odd_calls -= 1
+                return [lead, *[Answer()] * (len(lanes) - 1)]
         answer = self._call_together(tuple(lanes), request, words, want, (ahead, leave))
         if answer[0] == _NOT_PLAIN:
             self._odd_calls = PLAIN_AGAIN if answer[1] else 0
@@ -58,16 +64,6 @@ class RedisSheaves(RedisWork):
             raise refusal(lanes[0], request, answer)
         self._odd_calls = 0
         return self._read(lanes, answer)
-
-    def _goes_alone(self, lead: LaneId, request: int, settlements: Sequence[Settlement | None]) -> bool:
-        """Whether to spare the step that has just found jobs which are not plain: they seldom come alone.
-
-        Never for a number that was asked before: that step may have handed out something."""
-        is_repeated, self._asked = self._asked == (lead, request), (lead, request)
-        if not self._odd_calls or is_repeated or any(settlements[1:]):
-            return False
-        self._odd_calls -= 1
-        return True
 
     def _one_by_one(
         self, lanes: Sequence[LaneId], request: int, settlements: Sequence[Settlement | None], want: Want | None

@@ -35,6 +35,7 @@ LISTEN_AGAIN_SECONDS = 60.0
 EXCHANGE_WORDS = 1 + 6 + 10  # count of keys, keys, arguments of the usual call
 LONG_WORDS = 9  # more of a settlement that is not plain
 JOB_WORDS = 5
+AGAIN = 4
 MOST_CLAIMS = 2**32 - 1
 _NO_WORD = b"$0\r\n\r\n"
 _PLAIN = struct.Struct(">16sId")  # job id, claim, started_at
@@ -60,7 +61,14 @@ class RedisWork(RedisIntake):
     def exchange(
         self, lane: LaneId, request: int, *, settlement: Settlement | None = None, want: Want | None = None
     ) -> Answer:
-        """The command is put together from packed pieces: those of the lane and of the want are always the same."""
+        return self._exchange(lane, request, settlement, want)[0]
+
+    def _exchange(
+        self, lane: LaneId, request: int, settlement: Settlement | None, want: Want | None
+    ) -> tuple[Answer, bool]:
+        """And whether this is the answer to a number that was asked before.
+
+        The command is put together from packed pieces: those of the lane and of the want are always the same."""
         if self._pid != os.getpid():
             self._forget_pieces()
         number = b"%d" % request
@@ -78,7 +86,7 @@ class RedisWork(RedisIntake):
         claim = self._claim_of(lane, answer[2:]) if len(answer) > 2 else None
         if claim is not None and claim.max_retries == 0 and not self._is_claim_on_disk(lane):
             claim = None
-        return Answer(_SETTLED[answer[1]], claim)
+        return Answer(_SETTLED[answer[1] % AGAIN], claim), answer[1] >= AGAIN
 
     def _turn_to_lane(self, lane: LaneId) -> bytes:
         self._lane, self._lane_bytes = lane, self._lanes.get(lane) or self._lane_piece(lane)

@@ -9,7 +9,7 @@
 --      11 any other settlement, if there is one: job id, claim, started_at, outcome, reason, delay, misfit (0/1), frames for
 --      the job, frames for the attempt (kept if not "" or not completed), then the children, 5 each
 -- Returns {verdict, settled, ...}: verdict 0 fine, 1 refused (then the last request), 2 barred;
---      settled 0 none, 1 yes, 2 lost; then, if there is a claim, id, record, state, or "" for a first claim, and the seconds
+--      settled 0 none, 1 yes, 2 lost, and 4 more if this is the answer to a number that was asked before; then, if there is a claim, id, record, state, or "" for a first claim, and the seconds
 --      and microseconds of it.
 local call, pcall_redis = redis.call, redis.pcall
 local JOBS, STATE, HEADS, DUES, STATS, POOL = unpack(KEYS)
@@ -203,7 +203,9 @@ if request < lane.request then return {1, lane.request} end
 if request == lane.request then
   call('ZREM', HEADS, '') -- never refused, so nothing after it is
   call('HSET', POOL, LANE, kept[1]) -- a write, so that WAITAOF after a lost reply waits for the claim too
-  return answer(lane.settled)
+  local again = answer(lane.settled)
+  again[2] = again[2] + 4
+  return again
 end
 
 -- ---------------------------------------------------------------- look first
