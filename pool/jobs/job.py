@@ -15,7 +15,9 @@ KEPT_OUTPUT_BYTES = 16 * 1024
 LOCAL_OWNER = "local"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+# Jobs on their way are not frozen, though nobody changes them: the guard of so many fields takes longer than all else in
+# their making.
+@dataclass(slots=True, kw_only=True)
 class NewJob:
     """A job before it is stored. The client makes `id` (UUIDv7 text), so that repeating an enqueue cannot double it.
 
@@ -109,9 +111,9 @@ class Attempt:
     output: str = ""
 
 
-@dataclass(slots=True, kw_only=True)  # not frozen: the guard of so many fields takes longer than all else in its making
+@dataclass(slots=True, kw_only=True)
 class Claim:
-    """A job in a lane's hands; nobody changes it. `claim` is the fence: raised at every hand-out of this job and never reset.
+    """A job in a lane's hands. `claim` is the fence: raised at every hand-out of this job and never reset.
 
     `attempt` is for people (retry_count + 1). `misfits` counts hand-backs for an unknown type or unfit payload.
     `claimed_boottime` is this machine's CLOCK_BOOTTIME when the backend call returned (for the late-start rule).
@@ -141,9 +143,9 @@ class Claim:
         return self.max_retries == 0
 
 
-@dataclass(slots=True, kw_only=True)  # not frozen, as a claim
+@dataclass(slots=True, kw_only=True)
 class Settlement:
-    """What a lane says of the job it held, and nobody changes; applied only while (job, lane, claim) is the current holder.
+    """What a lane says of the job it held; applied only while (job, lane, claim) is the current holder.
 
     outcome    COMPLETED (with `result`), FAILED (with `reason`), RETRIED (after `delay`, uses one retry),
                RETURNED (after `delay`, 0 = pending at once; uses none; `misfit` adds one to `misfits`),

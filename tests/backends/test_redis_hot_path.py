@@ -6,6 +6,7 @@ from pool.backends.contract import Want
 from pool.backends.redis.backend import RedisBackend
 from pool.identity import LaneId
 from pool.jobs.job import Settlement
+from pool.jobs.lifecycle import Status
 from pool.settings import Config
 from pool.worker.process import want_of
 from tests.helpers.builders import Hand, new_job, new_jobs, put, settlement, worker
@@ -14,6 +15,7 @@ from tests.helpers.servers import running
 STEPS = 50
 LANES, CALLS = 8, 20
 AT_MOST = 26  # commands of the server per settle-and-claim; the long road takes twice as many
+AT_MOST_TO_STORE = 17
 
 WANTS = {
     "as a worker comes": want_of(Config(), Config().workers),
@@ -85,6 +87,28 @@ def test_jobs_that_are_not_plain_cost_one_round_trip_as_ever(flavour: str) -> No
         calls = server.call("INFO", "commandstats")["cmdstat_evalsha"]["calls"]
         store.close()
     assert calls < CALLS * 1.2
+
+
+def test_a_plain_job_is_stored_by_few_commands(flavour: str) -> None:
+    with running(flavour) as server:
+        store = RedisBackend(server.url)
+        store.wait(Want(), 0)
+        put(store)
+        put(store)
+        server.call("CONFIG", "RESETSTAT")
+        for _ in range(STEPS):
+            put(store)
+        told = server.call("INFO", "commandstats")
+        pending = [put(store), put(store, unique_key="odd"), put(store)]
+        put(store, delay=60.0)
+        states = [store.job(job_id).status for job_id in pending]
+        (queue,) = store.queues()
+        store.close()
+    commands = sum(each["calls"] for name, each in told.items() if not name.startswith("cmdstat_config"))
+    print(f"{commands / STEPS:.1f} commands per job")
+    assert commands / STEPS < AT_MOST_TO_STORE
+    assert states == [Status.PENDING] * 3
+    assert (queue.pending, queue.scheduled) == (STEPS + 5, 1)
 
 
 def test_a_queue_that_is_left_out_stays_left_out_wherever_it_stands(flavour: str) -> None:

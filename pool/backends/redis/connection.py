@@ -31,6 +31,7 @@ class Connection:
         self._sock = sock
         self._reader = hiredis.Reader()
         self._heard = bytearray(CHUNK_BYTES)  # used again: making a new one takes longer than all else here
+        self._glance: select.poll | None = None
         self._answer_seconds = answer_seconds
         self.pid = os.getpid()
         self._set_kernel_timeout(answer_seconds)
@@ -91,9 +92,10 @@ class Connection:
 
     def is_quiet(self) -> bool:
         """Whether nothing is to be read: an idle connection that is readable has been closed, or is out of step."""
-        poll = select.poll()
-        poll.register(self._sock.fileno(), select.POLLIN)
-        return not poll.poll(0)
+        if self._glance is None:
+            self._glance = select.poll()
+            self._glance.register(self._sock.fileno(), select.POLLIN)
+        return not self._glance.poll(0)
 
     def close(self) -> None:
         """Close our descriptor; in a forked child this leaves the parent's connection as it is."""

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from typing import Any
 
 from pool.backends.contract import MAX_BATCH, AuditEntry
-from pool.backends.redis.connection import Argument
+from pool.backends.redis.connection import Argument, pack_words
 from pool.backends.redis.frames import id_text, packed_id, quick_id, text_bytes
 from pool.backends.redis.keys import Keys
 from pool.backends.redis.records import (
@@ -17,6 +18,7 @@ from pool.backends.redis.records import (
     read_job,
     read_receipt,
 )
+from pool.backends.redis.scripts import step
 from pool.backends.redis.session import Session
 from pool.errors import (
     BackendUnavailable,
@@ -33,6 +35,8 @@ from pool.jobs.lifecycle import MOVES, Status
 from pool.jobs.priority import POINTS_PER_AGEING
 
 DISK_WAIT_MS = 1500
+PLAIN_AGAIN = 16
+ONE_JOB_WORDS = 1 + 6 + 4  # count of keys, keys, arguments
 KEPT_ENTRIES = 100_000  # of the audit log
 LARGE_BATCH = 1000  # jobs
 
@@ -46,6 +50,8 @@ class RedisIntake:
 
     def __init__(self) -> None:
         self._purging: dict[tuple[str, frozenset[Status]], str] = {}
+        self._one_job_keys = b""
+        self._odd_jobs = 0  # how many single jobs yet are not tried as plain ones, since one was not
 
     def enqueue(
         self,
@@ -59,10 +65,17 @@ class RedisIntake:
             return []
         if len(jobs) > MAX_BATCH:
             raise CallerError(f"{len(jobs):,} jobs in one batch: at most {MAX_BATCH:,} enter together; send chunks")
-        limit = -1 if refuse_above is None else refuse_above
         members = jobs if batch is None else [replace(job, batch_id=batch.id) for job in jobs]
         arguments = tuple(chain.from_iterable(map(job_arguments, members)))
-        answers = self._enqueue_once(jobs, (limit, *_batch_arguments(batch), *arguments))
+        if len(jobs) == 1 and refuse_above is None and batch is None and self._is_stored_plainly(jobs, arguments):
+            if durable:
+                self._wait_for_disk([jobs[0].id])
+            return [Receipt(jobs[0].id, Status.PENDING)]
+        limit = -1 if refuse_above is None else refuse_above
+        run = self._session.run if len(jobs) < LARGE_BATCH else self._session.run_long
+        answers = self._once(
+            jobs, partial(run, "enqueue", self._keys.fixed, (limit, *_batch_arguments(batch), *arguments))
+        )
         if answers and answers[0] == b"closed" and batch is not None:
             raise BatchClosed(batch.id)
         if answers and answers[0] == b"full":
@@ -72,16 +85,29 @@ class RedisIntake:
             self._wait_for_disk([job.id for job in jobs])
         return [read_receipt(job.id, answer) for job, answer in zip(jobs, answers, strict=True)]
 
-    def _enqueue_once(self, jobs: Sequence[NewJob], arguments: tuple[Any, ...]) -> list[Any]:
+    def _is_stored_plainly(self, jobs: Sequence[NewJob], arguments: tuple[bytes | str, ...]) -> bool:
+        """Whether the one job was new and plain, and the short step has stored it."""
+        *words, extras = arguments
+        if extras:
+            return False
+        if self._odd_jobs:
+            self._odd_jobs -= 1
+            return False
+        keys = self._one_job_keys = self._one_job_keys or pack_words((6, *self._keys.enqueue_one))
+        rest = keys + pack_words(words)
+        answer = self._once(jobs, partial(self._session.run_packed, step("enqueue_one"), ONE_JOB_WORDS, rest))
+        self._odd_jobs = PLAIN_AGAIN if answer < 0 else 0
+        return bool(answer == 1)
+
+    def _once(self, jobs: Sequence[NewJob], call: Callable[[], Any]) -> Any:
+        """The answer, or in words that nobody knows whether these jobs were stored."""
         self._session.freshen()
         try:
-            run = self._session.run if len(jobs) < LARGE_BATCH else self._session.run_long
-            found: list[Any] = run("enqueue", self._keys.fixed, arguments)
+            return call()
         except BackendUnavailable as problem:
             if getattr(problem.__cause__, "was_sent", False):
                 raise OutcomeUnknown(problem.where, problem.why, [job.id for job in jobs]) from problem
             raise
-        return found
 
     def _wait_for_disk(self, job_ids: list[str]) -> None:
         """The server's disk has the jobs, where the server can say so (7.2 and newer, appendonly yes)."""

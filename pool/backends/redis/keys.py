@@ -24,6 +24,9 @@ class Keys:
         self.root = f"{{jobpool:{namespace}}}:"
         self.fixed = tuple((self.root + name).encode() for name in FIXED)
         self.exchange = tuple((self.root + name).encode() for name in ("jobs", "state", "heads", "dues", "stats"))
+        self.enqueue_one = tuple(
+            (self.root + name).encode() for name in ("jobs", "ids", "queues", "stats", "heads", "bells")
+        )
         self.settings = (self.root + "settings").encode()
         self.audit = (self.root + "audit").encode()
         self.tick_jobs = (self.root + "tick_jobs").encode()
