@@ -1,5 +1,6 @@
 """What a lane does, inside one transaction: settle what it held and take the next job."""
 
+import sqlite3
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -135,9 +136,10 @@ def hand_out(tx: Transaction, record: LaneRecord, want: Want) -> tuple[Claim, Ro
             tx.book()
         elif row[17] and not limits.let_start(tx, row[0]):
             limits.hold(tx, row[0])
-        else:
-            _take(tx, record, row, claim)
+        elif _take(tx, record, row, claim):
             return claim, row
+        else:
+            tx.book()
     return None
 
 
@@ -176,9 +178,13 @@ def _fit_claim(tx: Transaction, row: Row) -> Claim | None:
             return None
         return next_claim(tx, row, tx.host.boottime())
     except UNREADABLE as problem:
-        text = f"the stored record cannot be read: {problem}"
-        end_unstarted(tx, rank, queue, PENDING, FAILED, Reason.INVALID_RECORD, text)
+        _set_aside(tx, row, problem)
         return None
+
+
+def _set_aside(tx: Transaction, row: Row, problem: Exception) -> None:
+    text = f"the stored record cannot be read: {problem}"
+    end_unstarted(tx, row[0], row[3], PENDING, FAILED, Reason.INVALID_RECORD, text)
 
 
 def next_claim(tx: Transaction, row: Row, boottime: float) -> Claim:
@@ -188,14 +194,20 @@ def next_claim(tx: Transaction, row: Row, boottime: float) -> Claim:
     return as_claim(tx, row, row[6] + 1, tx.now, boottime)
 
 
-def _take(tx: Transaction, record: LaneRecord, row: Row, claim: Claim) -> None:
+def _take(tx: Transaction, record: LaneRecord, row: Row, claim: Claim) -> bool:
+    """False for a record that was broken behind our back so that it claims the unique key of another job: set aside."""
     rank, now = row[0], tx.now
     take = "take" if row[23] is None else "take watched"
-    tx.run(_SQL[take], (record.id, claim.claim, now, rank))
+    try:
+        tx.run(_SQL[take], (record.id, claim.claim, now, rank))
+    except sqlite3.IntegrityError as problem:
+        _set_aside(tx, row, problem)
+        return False
     tx.moved(row[3], PENDING, RUNNING)
     record.hold(rank, claim, row)
     if claim.max_retries == 0:
         tx.must_sync = True  # at most once: the claim must outlive a power cut
+    return True
 
 
 def is_work_left(tx: Transaction, row: Row, taken: int = 1) -> bool:
