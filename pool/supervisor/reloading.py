@@ -121,7 +121,9 @@ class Reloading:
         self._start_anew(plan, rolling, now)
         new = self._roll.left if self._roll is not None else []
         self._words = tuple(dict.fromkeys([*words, *self._words]))
-        self._counts = counts | self._counts
+        self._counts = {
+            key: count for key, count in counts.items() if key in self._house.children.groups
+        } | self._counts
         if roll.is_decided:
             self._left_over = left
         else:
@@ -189,7 +191,7 @@ class Reloading:
 
         def undo() -> None:
             old = {key_of(spec): spec for spec in before.specs}
-            for key in replaced:
+            for key in filter(self._house.children.groups.__contains__, replaced):  # a later plan may have removed one
                 group = self._house.children.groups[key]
                 self._house.children.want(old[key], group.wanted, group.source)
             self._put_in_force(before)

@@ -502,6 +502,32 @@ def test_who_asks_for_a_reload_whose_first_new_worker_must_wait_is_told_so(stage
     assert stage.status()["pool"]["last_reload"]["ok"]
 
 
+def test_a_group_removed_while_its_roll_is_stuck_takes_nobody_with_it(stage: Stage) -> None:
+    """Its larger count was held back until new code was proved, and the way back would have led to it too."""
+    cgroup_of(stage, limit_mb=1000, used_mb=999)
+    stage.plan(1, memory={"check_seconds": 0.1}).group("more", count=2, memory={"check_seconds": 0.1}).start()
+    until(lambda: all(worker["rss_bytes"] for worker in stage.workers()), "measured")
+    stage.tell(1, "job 600")
+    stage.until_worker(1, state="busy")
+    assert stage.command("restart", slot=1)[0] == 200
+    stage.until_state("ready")
+
+    stage.change("more", fingerprint="new", count=4)
+    assert stage.command("reload")[0] == 202
+    del stage.specs["more"]
+    stage.change(fingerprint="newer")
+    stage.set("broken")
+    assert stage.command("reload")[0] == 202
+    asked = Asked(stage, "reload", wait=True)
+    cgroup_of(stage, limit_mb=1000, used_mb=100)
+
+    assert asked.answer()[0] in (200, 409)
+    stage.unset("broken")
+    assert stage.command("reload", wait=True)[0] == 200
+    stage.until_state("ready")
+    assert {worker["group"] for worker in stage.status()["workers"]} == {"workers"}
+
+
 class Asked:
     """A command whose answer may be long in coming."""
 
