@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pool.backends.contract import JobFilter
-from pool.backends.sqlite import rows
+from pool.backends.sqlite import showing
 from pool.backends.sqlite.backend import SqliteBackend
 from pool.backends.sqlite.statements import statements
 from pool.errors import LaneBarred
@@ -228,7 +228,7 @@ STATEMENTS = [(file, name) for file in FILES for name in statements(f"{file}.sql
 def test_no_statement_walks_through_all_jobs(path: str, file: str, name: str) -> None:
     """What looks at jobs in bulk uses the small index of their state: a million finished ones cost nothing."""
     SqliteBackend(path).queues()
-    sql = statements(f"{file}.sql")[name].replace("{columns}", rows.JOB_COLUMNS).replace("{status}", "pending")
+    sql = statements(f"{file}.sql")[name].replace("{columns}", showing.JOB_COLUMNS).replace("{status}", "pending")
     walks = [
         step
         for step in _plan(path, sql)

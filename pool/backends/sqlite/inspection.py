@@ -4,7 +4,7 @@ from functools import lru_cache
 from typing import Any
 
 from pool.backends.contract import JobFilter, Page, PoolState, QueueState
-from pool.backends.sqlite import batches, rows, work
+from pool.backends.sqlite import batches, rows, showing, work
 from pool.backends.sqlite.intake import find_id
 from pool.backends.sqlite.leases import Watcher, as_pool_row
 from pool.backends.sqlite.statements import statements
@@ -16,7 +16,7 @@ from pool.jobs.job import LOCAL_OWNER, Job
 from pool.jobs.lifecycle import Status
 
 _SQL = statements("inspection.sql")
-_ONE = _SQL["one job"].format(columns=rows.JOB_COLUMNS)
+_ONE = _SQL["one job"].format(columns=showing.JOB_COLUMNS)
 _HOURS = 24
 _OVERDUE_S = 1.0
 _FEW_JOBS = 20_000
@@ -29,7 +29,7 @@ def job(tx: Transaction, job_id: str) -> Job:
     row: Row | None = tx.run(_ONE, (find_id(job_id),)).fetchone()
     if row is None:
         raise JobNotFound(job_id)
-    return rows.as_job(tx, row[:-1], holder_of(tx, row), row[-1])
+    return showing.as_job(tx, row[:-1], holder_of(tx, row), row[-1])
 
 
 def holder_of(tx: Transaction, row: Row) -> str | None:
@@ -52,15 +52,15 @@ def jobs(tx: Transaction, which: JobFilter, after: str | None, limit: int) -> Pa
         values.append(rows.id_bytes(after) if rows.is_uuid(after) else b"")
     is_sorted = not _is_in_order(which) and _is_rare(tx, which)
     order = "+j.id" if is_sorted else "j.id"
-    sql = _SQL["some jobs"].format(columns=rows.JOB_COLUMNS, where=" AND ".join(conditions) or "1", order=order)
+    sql = _SQL["some jobs"].format(columns=showing.JOB_COLUMNS, where=" AND ".join(conditions) or "1", order=order)
     found = tx.all(sql, (*values, limit + 1))
-    page = tuple(rows.as_job(tx, row, holder_of(tx, row)) for row in found[:limit])
+    page = tuple(showing.as_job(tx, row, holder_of(tx, row)) for row in found[:limit])
     return Page(page, page[-1].id if len(found) > limit and page else None)
 
 
 def last_failed(tx: Transaction, limit: int) -> list[Job]:
-    found = tx.all(_SQL["last failed"].format(columns=rows.JOB_COLUMNS), (limit,))
-    return [rows.as_job(tx, row, None) for row in found]
+    found = tx.all(_SQL["last failed"].format(columns=showing.JOB_COLUMNS), (limit,))
+    return [showing.as_job(tx, row, None) for row in found]
 
 
 def _conditions(tx: Transaction, which: JobFilter) -> tuple[list[str], list[Any]]:
@@ -237,5 +237,5 @@ def _as_pool(tx: Transaction, watcher: Watcher, row: Row) -> PoolState:
     host = tx.host
     age_s = host.boottime() - pool.beat_boot if pool.boot == host.boot() else host.boottime()
     return PoolState(
-        pool=pool.pool, age_s=max(age_s, 0.0), lost=watcher.seems_lost(pool), facts=rows.read_facts(row[11])
+        pool=pool.pool, age_s=max(age_s, 0.0), lost=watcher.seems_lost(pool), facts=showing.read_facts(row[11])
     )

@@ -1,4 +1,4 @@
--- What anyone may look at. {columns} are rows.JOB_COLUMNS, {where} conditions with bound parameters, {status} a column.
+-- What anyone may look at. {columns} are showing.JOB_COLUMNS, {where} conditions with bound parameters, {status} a column.
 
 -- name: one job
 SELECT {columns}, j.history FROM jobs j WHERE j.id = ?;

@@ -7,7 +7,7 @@ from typing import Any
 
 from pool.backends.contract import AuditEntry, Backend
 from pool.backends.moving import Books, CarriedBatch, CarriedJob, CarriedKey, Mark, Sign
-from pool.backends.sqlite import limits, notes, rows
+from pool.backends.sqlite import limits, notes, rows, showing
 from pool.backends.sqlite.backend import SqliteBackend
 from pool.backends.sqlite.inspection import holder_of
 from pool.backends.sqlite.leases import Life, as_pool_row, life_of
@@ -19,7 +19,7 @@ from pool.jobs.lifecycle import Status
 
 _SQL = statements("moving.sql")
 _INSPECTION = statements("inspection.sql")
-_LINE = _SQL["line"].format(columns=rows.JOB_COLUMNS)
+_LINE = _SQL["line"].format(columns=showing.JOB_COLUMNS)
 _COLUMNS = 36  # of JOB_COLUMNS
 _COUNTED = ("enqueued", "completed", "retried", "failed", "cancelled", "deaths")
 
@@ -147,7 +147,7 @@ def _portion(tx: Transaction, after: int, at_once: int) -> tuple[list[CarriedJob
 
 def _carried(tx: Transaction, row: Row) -> CarriedJob:
     history, checkpoint, follow_ups, count, per_s, running = row[_COLUMNS:]
-    job = rows.as_job(tx, row[:_COLUMNS], holder_of(tx, row), history)
+    job = showing.as_job(tx, row[:_COLUMNS], holder_of(tx, row), history)
     return CarriedJob(
         job=job,
         checkpoint=rows.readable(checkpoint),

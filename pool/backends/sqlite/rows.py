@@ -6,9 +6,9 @@ import math
 from dataclasses import asdict
 from typing import Any
 
-from pool.backends.sqlite.transaction import HELD, Row, Transaction
+from pool.backends.sqlite.transaction import HELD
 from pool.errors import InvalidJob
-from pool.jobs.job import KEPT_ATTEMPTS, LOCAL_OWNER, Attempt, Cause, Job, NewJob, Outcome, Settlement
+from pool.jobs.job import KEPT_ATTEMPTS, Attempt, Cause, NewJob, Outcome, Settlement
 from pool.jobs.lifecycle import Reason, Status
 
 _RESTS = (Status.SCHEDULED, Status.PENDING, Status.RUNNING, Status.COMPLETED, Status.FAILED, Status.CANCELLED)
@@ -16,7 +16,6 @@ STATUS_NUMBER = {status: number for number, status in enumerate(_RESTS)}
 STATUSES = {HELD: Status.PENDING, **dict(enumerate(_RESTS))}
 FLAG_CANCEL, FLAG_ALONE = 1, 2
 MICROSECONDS = 1_000_000
-_LAST_SECOND = 1e18  # what a clock can mean
 
 
 # ---------------------------------------------------------------- ids and texts
@@ -28,6 +27,14 @@ def id_bytes(job_id: str) -> bytes:
     if len(raw) != 16 or len(job_id) != 36:
         raise ValueError(f"not a job id: {job_id!r}")
     return raw
+
+
+def is_uuid(text: str) -> bool:
+    """Whether this can be the id of a stored job."""
+    try:
+        return bool(id_bytes(text))
+    except ValueError:
+        return False
 
 
 def id_text(raw: Any) -> str:
@@ -120,7 +127,7 @@ def _is_common_and_sound(job: NewJob) -> bool:
     )  # fmt: skip
     if options != _NO_OPTIONS or spans != (0.0, 0.0) or tuple(map(type, counts)) != (int, int, int):
         return False
-    if not (0 <= min(counts) and max(counts) < 2**31 and type(job.timeout) is float and 0.0 <= job.timeout < 1e12):
+    if not (min(counts) >= 0 and max(counts) < 2**31 and type(job.timeout) is float and 0.0 <= job.timeout < 1e12):
         return False
     return tuple(map(type, texts)) == (str,) * 5 and "".join(texts).isascii()
 
@@ -230,127 +237,3 @@ def _as_attempt(number: int, worker: str, started: Any, ended: Any, outcome: str
 def _as_cause(reason: str | None, exception: Any, text: Any, stack: Any, signal: Any, exit_code: Any) -> Cause:
     kind = Reason(reason) if reason else None
     return Cause(reason=kind, exception=exception, text=text, stack=stack, signal=signal, exit_code=exit_code)
-
-
-# ---------------------------------------------------------------- jobs for people
-
-JOB_COLUMNS = """j.rank, j.id, j.status, j.queue, j.priority, j.type, j.claims, j.retries, j.max_retries, j.kills,
-  j.max_kills, j.misfits, j.losses, j.flags, j.timeout, j.run_at, j.expires_at, j.created_at, j.updated_at,
-  j.claimed_at, j.started_at, j.finished_at, j.owner, j.idempotency_key, j.unique_key, j.parent, j.reason, j.error,
-  j.exception, j.progress, j.progress_note, j.result, j.payload, j.lane,
-  (SELECT key FROM limits WHERE id = j.limited), (SELECT id FROM batches WHERE number = j.batch)"""
-
-
-def as_job(tx: Transaction, row: Row, worker_id: str | None, history: str | None = None) -> Job:
-    """A row of JOB_COLUMNS as people see it; what cannot be read is shown as empty."""
-    (rank, raw_id, status, queue, priority, kind, claims, retries, max_retries, kills, max_kills, misfits, losses) = (
-        row[:13]
-    )
-    (flags, timeout, run_at, expires_at, created_at, updated_at, claimed_at, started_at, finished_at) = row[13:22]
-    (owner, key, unique_key, parent) = row[22:26]
-    progress, payload = row[29], row[32]
-    limit_key, batch = row[34:36]
-    created = _seconds(created_at) or rank / MICROSECONDS
-    return Job(
-        id=id_for_people(raw_id),
-        type=_named(tx.name, kind),
-        queue=_named(tx.queue_name, queue),
-        payload=payload if isinstance(payload, str) else "",
-        priority=_number(priority),
-        status=STATUSES.get(status, Status.FAILED),
-        retry_count=_number(retries),
-        max_retries=_number(max_retries),
-        kill_count=_number(kills),
-        max_kills=_number(max_kills),
-        timeout=timeout if isinstance(timeout, int | float) else 0.0,
-        owner=LOCAL_OWNER if owner is None else _named(tx.name, owner),
-        idempotency_key=_text_for_people(key),
-        unique_key=_text_for_people(unique_key),
-        parent_id=parent and id_for_people(parent),
-        run_at=_seconds(run_at) or created,
-        expires_at=_seconds(expires_at),
-        created_at=created,
-        updated_at=max(filter(None, map(_seconds, (updated_at, claimed_at, finished_at))), default=created),
-        claimed_at=_seconds(claimed_at),
-        started_at=_seconds(started_at),
-        finished_at=_seconds(finished_at),
-        worker_id=worker_id,
-        claim=_number(claims),
-        cancel_requested=bool(_number(flags) & FLAG_CANCEL),
-        progress=_seconds(progress),
-        attempts=_attempts_for_people(history, _seconds(started_at), _seconds(finished_at)),
-        misfits=_number(misfits),
-        loss_count=_number(losses),
-        limit_key=_text_for_people(limit_key),
-        batch_id=batch and id_for_people(batch),
-        **_outcome(row),
-    )
-
-
-def _outcome(row: Row) -> dict[str, Any]:
-    """How the job ended or stands, in words."""
-    reason, error, exception, _, note, result = row[26:32]
-    return {
-        "reason": _as_reason(reason),
-        "error": _text_for_people(error),
-        "exception": _text_for_people(exception),
-        "progress_note": _text_for_people(note),
-        "result": _text_for_people(result),
-    }
-
-
-def _number(stored: Any) -> int:
-    return stored if isinstance(stored, int) else 0
-
-
-def _seconds(stored: Any) -> float | None:
-    """A time or a share; None for what is none, or none that a calendar knows."""
-    return stored if isinstance(stored, int | float) and abs(stored) < _LAST_SECOND else None
-
-
-def _named(look_up: Any, number: Any) -> str:
-    try:
-        return str(look_up(number))
-    except (ValueError, TypeError):
-        return ""
-
-
-def _text_for_people(stored: Any) -> str | None:
-    try:
-        text = readable(stored)
-    except ValueError:
-        return repr(stored)
-    return text if text is None or isinstance(text, str) else str(text)
-
-
-def _as_reason(text: Any) -> Reason | None:
-    try:
-        return Reason(text) if text else None
-    except ValueError:
-        return None
-
-
-def _attempts_for_people(
-    history: str | None, started_at: float | None, finished_at: float | None
-) -> tuple[Attempt, ...]:
-    try:
-        return read_attempts(history, started_at, finished_at)
-    except (ValueError, TypeError):
-        return ()
-
-
-def is_uuid(text: str) -> bool:
-    """Whether this can be the id of a stored job."""
-    try:
-        return bool(id_bytes(text))
-    except ValueError:
-        return False
-
-
-def read_facts(text: str) -> dict[str, Any]:
-    """A pool's facts; empty when they cannot be read."""
-    try:
-        facts = json.loads(text)
-    except (ValueError, TypeError):
-        return {}
-    return facts if isinstance(facts, dict) else {}

@@ -9,14 +9,13 @@ import ctypes
 import os
 import sqlite3
 import threading
-import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
 from pool.backends.contract import Want
-from pool.backends.sqlite import files
+from pool.backends.sqlite import files, folding, forking
 from pool.backends.sqlite.bell import STAMP_GRAIN_NS, Bells, OwnBell
 from pool.backends.sqlite.limits import let_go
 from pool.backends.sqlite.lock import WriteLock, lock_of
@@ -29,12 +28,6 @@ from pool.logs import log
 
 T = TypeVar("T")
 Stamp = tuple[int, int, int]
-WAL_KEPT_BYTES = 16 * 2**20
-_FEWEST_PAGES, _CHECKPOINT_PAGES = (
-    100,
-    3000,
-)  # 12 MB: a third of the syncs of the default, and the hot pages are written once
-_PAGE_BYTES = 4096
 _LOOK_AT_FILE_S = 1.0
 _OPENING_WAIT_S = 0.5
 
@@ -57,7 +50,7 @@ class Store:
         self._file_seen_at = 0.0
         self._was_full = False
         self._mutex = threading.RLock()
-        _open_stores.add(self)
+        forking.prepare(self)
 
     # ------------------------------------------------------------ transactions
 
@@ -192,8 +185,7 @@ class Store:
 
     def _set_up(self, db: sqlite3.Connection) -> None:
         db.execute("PRAGMA synchronous = NORMAL")
-        db.execute(f"PRAGMA journal_size_limit = {WAL_KEPT_BYTES}")
-        db.execute(f"PRAGMA wal_autocheckpoint = {_pages_before_fold(self.path)}")
+        folding.set_up(db, self.path)
         if db.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
             raise BackendUnavailable(self.path, "it cannot be opened in WAL mode here; put it on a local disk")
         if bring_up_to_date(db, self.path):
@@ -262,24 +254,16 @@ class Store:
         with self._mutex:
             try:
                 db = self._ready()
-                if os.fstat(self._wal_fd).st_size <= WAL_KEPT_BYTES:
+                if os.fstat(self._wal_fd).st_size <= folding.WAL_KEPT_BYTES:
                     return
                 lock = assert_open(self._lock, self.path)
                 lock.acquire(self._lock_wait)
                 try:
-                    self._fold_wal(db)
+                    folding.fold(db, self._lock_wait)
                 finally:
                     lock.release()
             except FOREIGN as problem:
                 raise translated(problem, self.path, self._lock_wait) from problem
-
-    def _fold_wal(self, db: sqlite3.Connection) -> bool:
-        """Under the write lock: the -wal goes into the database and is cut; False when a reader is in the way."""
-        try:
-            db.execute("PRAGMA busy_timeout = 0")
-            return not db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
-        finally:
-            db.execute(f"PRAGMA busy_timeout = {int(self._lock_wait * 1000)}")
 
     def _make_room(self, db: sqlite3.Connection) -> None:
         """The disk was full: what room there is now goes to folding the -wal first, which gives back more than it takes.
@@ -287,7 +271,7 @@ class Store:
         Otherwise a -wal that had filled the disk before its first fold would take the freed room too, for good.
         """
         with suppress(sqlite3.Error):
-            self._was_full = not self._fold_wal(db)
+            self._was_full = not folding.fold(db, self._lock_wait)
 
     def hang_bell(self, want: Want) -> OwnBell:
         """A bell for this class of workers, in the folder beside the database."""
@@ -316,7 +300,6 @@ class Store:
 
         (A fork from C that skips Python's hooks is noticed by pid; then the handle is only abandoned.)"""
         self._mutex.acquire()
-        _forking.append(self)
         if self._pid == os.getpid() and self._db is not None:
             self.close()
 
@@ -331,33 +314,3 @@ def assert_open(lock: WriteLock | None, path: str) -> WriteLock:
     if lock is None:
         raise BackendUnavailable(path, "it is closed")
     return lock
-
-
-def _pages_before_fold(path: str) -> int:
-    """On a small disk the -wal is folded sooner: it takes at most an eighth of the room, for its fold needs room too."""
-    disk = os.statvfs(Path(path).parent)
-    return max(_FEWEST_PAGES, min(_CHECKPOINT_PAGES, disk.f_bavail * disk.f_frsize // 8 // _PAGE_BYTES))
-
-
-_open_stores: "weakref.WeakSet[Store]" = weakref.WeakSet()
-_forking: list[Store] = []
-
-
-def _before_fork() -> None:
-    for store in list(_open_stores):
-        store.before_fork()
-
-
-def _after_fork_in_parent() -> None:
-    for store in _forking:
-        store.after_fork()
-    _forking.clear()
-
-
-def _after_fork_in_child() -> None:
-    for store in _forking:
-        store.after_fork_in_child()
-    _forking.clear()
-
-
-os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)

@@ -1,0 +1,43 @@
+"""What a fork means for open stores: each is told before it, and after it on both sides."""
+
+import os
+import weakref
+from typing import Protocol
+
+
+class Forkable(Protocol):
+    """`before_fork` lets go of what may not cross and keeps other threads out until one of the two after it."""
+
+    def before_fork(self) -> None: ...
+    def after_fork(self) -> None: ...
+    def after_fork_in_child(self) -> None: ...
+
+
+_stores: "weakref.WeakSet[Forkable]" = weakref.WeakSet()
+_forking: list[Forkable] = []
+
+
+def prepare(store: Forkable) -> None:
+    """Tell it of every fork from now on."""
+    _stores.add(store)
+
+
+def _before_fork() -> None:
+    for store in list(_stores):
+        _forking.append(store)
+        store.before_fork()
+
+
+def _after_fork_in_parent() -> None:
+    for store in _forking:
+        store.after_fork()
+    _forking.clear()
+
+
+def _after_fork_in_child() -> None:
+    for store in _forking:
+        store.after_fork_in_child()
+    _forking.clear()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
