@@ -15,6 +15,7 @@ from tests.bench import bare, pages, pools, promises, speeds
 from tests.bench.measures import Found, Options
 from tests.helpers.builders import ANYTHING, Hand
 from tests.helpers.servers import Server
+from tests.helpers.until import until
 
 WORKERS = promises.WORKERS
 TICKS_PER_S = 100  # of /proc/PID/stat, which alone tells user from kernel
@@ -43,7 +44,7 @@ def anatomy(options: Options) -> Found:
 # ---------------------------------------------------------------- the parts of a job
 
 Parts = dict[str, float]
-SERVERS = ("server, in the script", "server, the rest (sockets, parsing)", "calls of scripts")
+SERVERS = ("server", "of it in scripts, by its own clock", "scripts called, per job")
 
 
 def _steps(server: Server | None, jobs: int, runs: int) -> dict[str, Parts]:
@@ -68,31 +69,25 @@ def _median_parts(runs: list[Parts]) -> Parts:
 
 
 class _Clock(NamedTuple):
-    """CPU ticks of processes and the server's counts at one moment."""
+    """CPU of processes in seconds, and the server's counts, at one moment."""
 
-    worker_user: float
-    worker_sys: float
+    worker: float
+    worker_in_kernel: float
     others: float
-    server_user: float
-    server_sys: float
+    server: float
     script_us: float
     calls: float
 
 
 def _read(workers: list[int], others: list[int], server: Server | None) -> _Clock:
-    times = [_user_and_sys(pid) for pid in workers]
-    script_us, calls = _scripts(server)
-    its = _user_and_sys(server.pid) if server else (0.0, 0.0)
-    rest = sum(sum(_user_and_sys(pid)) for pid in others)
-    return _Clock(
-        sum(user for user, _ in times), sum(of_kernel for _, of_kernel in times), rest, *its, script_us, calls
-    )
+    its = [server.pid] if server else []
+    cpu_s = [sum(map(pools.cpu_nanoseconds, pids)) / 1e9 for pids in (workers, others, its)]
+    return _Clock(cpu_s[0], sum(map(_kernel_s, workers)), cpu_s[1], cpu_s[2], *_scripts(server))
 
 
-def _user_and_sys(pid: int) -> tuple[float, float]:
-    """In seconds."""
+def _kernel_s(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return int(fields[11]) / TICKS_PER_S, int(fields[12]) / TICKS_PER_S
+    return int(fields[12]) / TICKS_PER_S
 
 
 def _scripts(server: Server | None) -> tuple[float, float]:
@@ -103,33 +98,28 @@ def _scripts(server: Server | None) -> tuple[float, float]:
 
 
 def _parts(before: _Clock, after: _Clock, jobs: int, with_server: bool) -> Parts:
-    user, of_kernel, others, its_user, its_kernel, script_us, calls = (
-        late - early for early, late in zip(before, after, strict=True)
-    )
+    spent = _Clock(*(late - early for early, late in zip(before, after, strict=True)))
     told = {
-        "worker": (user + of_kernel) / jobs * 1e6,
-        "of it in the kernel": of_kernel / jobs * 1e6,
-        "keeper and supervisor": others / jobs * 1e6,
+        "worker": spent.worker / jobs * 1e6,
+        "of it in the kernel": spent.worker_in_kernel / jobs * 1e6,
+        "keeper and supervisor": spent.others / jobs * 1e6,
     }
     if with_server:
-        told |= {
-            SERVERS[0]: script_us / jobs,
-            SERVERS[1]: max(0.0, (its_user + its_kernel) / jobs * 1e6 - script_us / jobs),
-            SERVERS[2]: calls / jobs,
-        }
+        its = (spent.server / jobs * 1e6, spent.script_us / jobs, spent.calls / jobs)
+        told |= dict(zip(SERVERS, its, strict=True))
     return told
 
 
 def _of_pool(server: Server | None, settings: str, jobs: int, runs: int) -> Iterator[Parts]:
     with promises.warm_house(server, settings) as house:
-        workers = sorted(house.worker_pids())
-        others = [house.pid, house.keeper_pid()]
+        workers, others = sorted(house.worker_pids()), [house.pid, house.keeper_pid()]
         for _ in range(runs):
-            before = _read(workers, others, server)
-            done = house.counts()["completed"]
-            pools.measured([house], server, jobs)
-            after = _read(workers, others, server)
-            yield _parts(before, after, house.counts()["completed"] - done, server is not None)
+            house.store.set_queue("default", paused=True)
+            pools.fill(house, jobs)
+            done, before = house.counts()["completed"], _read(workers, others, server)
+            house.store.set_queue("default", paused=False)
+            until(lambda done=done: house.counts()["completed"] >= done + jobs, "all jobs completed", within=300)
+            yield _parts(before, _read(workers, others, server), jobs, server is not None)
 
 
 def _bare(server: Server | None, jobs: int) -> Parts:
