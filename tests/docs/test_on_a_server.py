@@ -22,7 +22,7 @@ def system_python_is_new_enough() -> bool:
     return asked.stdout.strip() == "True"
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can boot a systemd")
 @pytest.mark.skipif(any(shutil.which(name) is None for name in REQUIRED), reason=f"needs {', '.join(REQUIRED)}")
 def test_an_empty_server_gets_a_pool_an_upgrade_and_its_backup_back_by_the_book(tmp_path: Path) -> None:
@@ -31,8 +31,8 @@ def test_an_empty_server_gets_a_pool_an_upgrade_and_its_backup_back_by_the_book(
     clone = copy_of_the_sources(tmp_path / "clone")
     pip = [word for name, value in os.environ.items() if name.startswith("PIP_") for word in ("-E", f"{name}={value}")]
     lab = subprocess.run(
-        [str(LAB), "-t", "300", "-n", "host", "-p", str(clone), "--copy", *pip, "--", "/usr/bin/python3", "-m", "tests.docs.inside"],
-        capture_output=True, text=True, timeout=380,
+        [str(LAB), "-t", "500", "-n", "host", "-p", str(clone), "--copy", *pip, "--", "/usr/bin/python3", "-m", "tests.docs.inside"],
+        capture_output=True, text=True, timeout=580,
     )  # fmt: skip
     print(lab.stdout[-20_000:])
     if lab.returncode == LAB_FAILED and "ok " not in lab.stdout:
