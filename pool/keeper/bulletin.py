@@ -62,7 +62,7 @@ class BulletinWriter:
             "totals": {name: getattr(totals, name) for name in counts},
             "delayed": {"total": totals.delayed, "overdue": totals.overdue, "next_due": totals.next_due},
             "store": totals.backend,
-            "progress": self._progress.look(),
+            "progress": self._progress.look() if any(state.running for state in states.values()) else {},
         }
 
     def _look_for_warnings(self) -> None:
