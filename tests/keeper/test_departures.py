@@ -1,6 +1,8 @@
 """What the store is told of a dead process: its cause, what had started, and whether it is barred."""
 
 import signal
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -9,7 +11,9 @@ from pool.board.record import Note, Ordered, Phase, Record, Role
 from pool.clock import monotonic_now
 from pool.jobs.ids import new_job_id
 from pool.jobs.lifecycle import Reason
+from pool.keeper import kept
 from pool.keeper.departures import departure_by_note
+from pool.supervisor.bequest import bequeath
 from tests.helpers.builders import worker
 
 KILLED = int(signal.SIGKILL)
@@ -64,3 +68,28 @@ def test_a_claim_counts_as_started_only_from_its_mark_on(phase: Phase, started: 
 )
 def test_the_reason_is_what_was_ordered_or_what_happened(note: dict[str, int], reason: Reason) -> None:
     assert departure_by_note(worker(), record_with(Phase.STARTED, **note)).cause.reason is reason
+
+
+@pytest.mark.parametrize("phase", [Phase.NONE, Phase.STARTED])
+@pytest.mark.parametrize("ordered", [Ordered.NONE, Ordered.STOP, Ordered.TIMEOUT])
+def test_a_death_that_was_kept_on_disk_by_either_is_told_as_if_it_had_been_told_at_once(
+    tmp_path: Path, phase: Phase, ordered: Ordered
+) -> None:
+    record, dead = record_with(phase, ordered=ordered), worker(slot=1)
+    record.stack.write(b"in sleep, tasks.py:7")
+    told = departure_by_note(dead, record)
+    child = SimpleNamespace(record=record, slot=dead.slot, generation=dead.generation)
+
+    assert bequeath(tmp_path / "kept", dead.pool, [child]) == 1  # type: ignore[list-item]
+    (file,) = (tmp_path / "kept").glob("*.json")  # by this name the keeper finds it
+    assert kept.from_text(file.read_text()) == [told]
+    assert kept.from_text(kept.to_text([told])) == [told]
+
+
+def test_a_disk_that_refuses_the_last_deaths_ends_no_stop_in_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+    dead = worker()
+    child = SimpleNamespace(record=record_with(Phase.STARTED), slot=dead.slot, generation=dead.generation)
+    assert bequeath(tmp_path / "file" / "departures", dead.pool, [child]) == 0  # type: ignore[list-item]
+    assert bequeath(None, dead.pool, [child]) == bequeath(tmp_path, dead.pool, []) == 0  # type: ignore[list-item]
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
