@@ -11,6 +11,7 @@ from tests.bench import boot, footprint, measures, pages, scale, speeds
 from tests.bench.measures import Found, Options
 
 MANY, FEW = 1_000_000, 20_000
+NAMES = {"sqlite": "SQLite", "redis": "Redis"}
 MB_PER_MIB = 2**20 / 1e6
 
 
@@ -109,7 +110,7 @@ def enqueue(options: Options) -> Iterator[Row]:
         bare = "" if single is None else f"{single:.2f} "
         met = None if single is None else single >= 0.8
         yield Row(
-            f"enqueue, one call, {backend}, against a bare insert",
+            f"enqueue, one call, {NAMES[backend]}, against a bare insert",
             "≥ 0.8",
             f"{bare}({found['single']:,.0f}/s)",
             met,
@@ -117,7 +118,7 @@ def enqueue(options: Options) -> Iterator[Row]:
         )
         is_met = found["many"] >= least or (many or 0.0) >= 0.7
         words = f"{found['many']:,.0f}/s" + ("" if many is None else f", {many:.2f} of bare")
-        yield Row(f"enqueue_many, {backend}", f"≥ {least:,}/s or ≥ 0.7 of bare", words, is_met, command)
+        yield Row(f"enqueue_many, {NAMES[backend]}", f"≥ {least:,}/s or ≥ 0.7 of bare", words, is_met, command)
 
 
 def pickup(options: Options) -> Iterator[Row]:
@@ -125,19 +126,21 @@ def pickup(options: Options) -> Iterator[Row]:
         found = measures.pickup(_options(options, backend=backend, workers=8, jobs=20 if options.quick else 200))
         words, met = f"{found['median']:.2f} / {found['p99']:.2f} ms", found["median"] < 1 and found["p99"] < 3
         command = f"pickup --workers 8 --backend {backend}"
-        yield Row(f"idle pickup, {backend}: median / p99", "< 1 / < 3 ms", words, met, command)
+        yield Row(f"idle pickup, {NAMES[backend]}: median / p99", "< 1 / < 3 ms", words, met, command)
 
 
 def rest(options: Options) -> Iterator[Row]:
     for backend, most in (("sqlite", 55), ("redis", 75)):
         here = _options(options, backend=backend, workers=8, runs=1 if options.quick else options.runs)
         spent, command = footprint.idle(here)["cpu_s_in_20_s"], f"idle --workers 8 --backend {backend}"
-        what = f"idle pool of 8, {backend}, CPU of the tree in 20 s"
+        what = f"idle pool of 8, {NAMES[backend]}, CPU of the tree in 20 s"
         yield Row(what, "< 0.02 s", f"{spent:.3f} s", spent < 0.02, command)
         found, command = footprint.footprint(here), f"footprint --backend {backend}"
         tree, more = found["pss_mib"] * MB_PER_MIB, found["worker_mib"] * MB_PER_MIB
-        yield Row(f"memory of that tree (PSS), {backend}", f"< {most} MB", f"{tree:.0f} MB", tree < most, command)
-        yield Row(f"each further worker, {backend}", "< 4 MB", f"{more:.1f} MB", more < 4, command)
+        yield Row(
+            f"memory of that tree (PSS), {NAMES[backend]}", f"< {most} MB", f"{tree:.0f} MB", tree < most, command
+        )
+        yield Row(f"each further worker, {NAMES[backend]}", "< 4 MB", f"{more:.1f} MB", more < 4, command)
 
 
 def recovery(options: Options) -> Iterator[Row]:
@@ -145,7 +148,7 @@ def recovery(options: Options) -> Iterator[Row]:
         found = measures.recovery(_options(options, backend=backend, workers=2, jobs=1 if options.quick else 7))
         words = f"{found['median']:.1f} ms, worst {found['worst']:.0f}"
         command = f"recovery --backend {backend}"
-        yield Row(f"SIGKILL to its job elsewhere, {backend}", "< 5 ms", words, found["median"] < 5, command)
+        yield Row(f"SIGKILL to its job elsewhere, {NAMES[backend]}", "< 5 ms", words, found["median"] < 5, command)
 
 
 def prompt(options: Options) -> Iterator[Row]:
@@ -159,12 +162,16 @@ def pending(options: Options) -> Iterator[Row]:
     for backend, most in (("sqlite", 350), ("redis", 450)):
         found = measures.pending(_options(options, backend=backend, jobs=FEW if options.quick else MANY))
         command = f"pending --backend {backend}"
-        words = f"{found['ratio']:.2f} ({found['few_us']:.0f} and {found['many_us']:.0f} us)"
+        words = f"{found['ratio']:.2f} ({found['few_us']:.0f} and {found['many_us']:.0f} µs)"
         yield Row(
-            f"claim at 1,000,000 pending against 1,000, {backend}", "≤ 1.2", words, found["ratio"] <= 1.2, command
+            f"claim at 1,000,000 pending against 1,000, {NAMES[backend]}",
+            "≤ 1.2",
+            words,
+            found["ratio"] <= 1.2,
+            command,
         )
         size = found["bytes"]
-        yield Row(f"bytes per pending job, {backend}", f"< {most}", f"{size:.0f}", size < most, command)
+        yield Row(f"bytes per pending job, {NAMES[backend]}", f"< {most}", f"{size:.0f}", size < most, command)
 
 
 def many(options: Options) -> Iterator[Row]:
