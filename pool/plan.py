@@ -38,6 +38,8 @@ KEEPER_SECTIONS = (*WORKER_SECTIONS, "schedule", "retention", "alerts")
 WEB_SECTIONS = (*WORKER_SECTIONS, "web", "tokens")
 
 # What is settled when the parent starts and stays until it starts again.
+# Each would import it by itself, eight times over, and into memory of its own.
+NEEDED_BY_EACH_WORKER = ("pool.logs.sink", "pool.declaration", "pydantic.type_adapter", "pydantic.json_schema")
 RESTART_KEYS = ("pool.name", "pool.runtime_dir", "pool.state_dir", "status.socket_mode", "status.listen", "app.preload")
 
 
@@ -203,6 +205,8 @@ def _import_libraries(config: Config) -> None:
         _load("pool.backends.redis.backend", "the Redis backend")
     else:
         _load("pool.backends.sqlite.backend", "the SQLite backend")
+    for name in NEEDED_BY_EACH_WORKER:
+        _load(name, "every worker")
     for name in config.app.preload:
         _load(name, "[app] preload")
 
