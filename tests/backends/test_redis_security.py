@@ -8,9 +8,10 @@ import pytest
 from pool.backends.contract import JobFilter
 from pool.backends.redis.backend import RedisBackend
 from pool.errors import BackendUnavailable, ConfigError
+from pool.identity import LaneId
 from pool.jobs.lifecycle import Status
 from tests.backends.redis_lab import LOOKS, STEPS, Lab, build
-from tests.helpers.builders import ANYTHING, Hand, new_job, new_jobs, put
+from tests.helpers.builders import ANYTHING, Hand, new_job, new_jobs, put, worker
 from tests.helpers.servers import FLAVOURS, running
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "redis.md"
@@ -56,6 +57,16 @@ def narrow_lab(flavour: str):
         lab.store = RedisBackend(f"redis://jobpool:secret@127.0.0.1:{server.port}/0", "lab")
         yield lab
         lab.store.close()
+
+
+def test_limits_hold_for_a_user_with_the_documented_rights(narrow_lab: Lab) -> None:
+    """A server that refuses a command about limits must not make them vanish."""
+    store, who = narrow_lab.store, worker()
+    for _ in range(3):
+        put(store, limit_key="k", limit_running=1, priority=100)
+    claims = [Hand(store, LaneId(who, number)).take() for number in range(2)]
+    assert [claim.priority for claim in claims] == [100, 10]
+    assert [(limit.running, limit.waiting) for limit in store.limits()] == [(1, 2)]
 
 
 def test_a_user_with_the_documented_rights_may_do_every_step(narrow_lab: Lab) -> None:
