@@ -58,7 +58,10 @@ class LaneRecord:
         self.held, self.claim, self.first_job = None, 0, ""
 
     def save(self, tx: Transaction) -> None:
-        save_all(tx, [self])
+        """StaleLane when the row is not as it was remembered: somebody recovered or barred the lane meanwhile."""
+        if tx.run(_SQL["lane answered"], self.as_answered()).rowcount == 0:
+            raise StaleLane
+        self.stored = (self.request, self.held, self.claim)
 
     def as_answered(self) -> Row:
         return (
@@ -74,7 +77,7 @@ class LaneRecord:
 
 
 def save_all(tx: Transaction, records: Sequence[LaneRecord]) -> None:
-    """StaleLane when a row is not as it was remembered: somebody recovered or barred the lane meanwhile."""
+    """`save`, all by one statement."""
     saved = tx.run_many(_SQL["lane answered"], [record.as_answered() for record in records])
     if saved != len(records):
         raise StaleLane
