@@ -136,6 +136,13 @@ class TroubledDriver(Driver):
             self.model.add(job)
             self.model.limited[job.id] = key
 
+    def enqueue_plain(self) -> None:
+        """Some that are next in the line and may be given ahead."""
+        jobs = [new_job(queue="d", priority=25) for _ in range(3)]
+        self.store.enqueue(jobs)
+        for job in jobs:
+            self.model.add(job)
+
     def enqueue_members(self) -> None:
         members = [new_job(queue="a", max_retries=self.rng.choice((0, 1))) for _ in range(self.rng.randint(0, 3))]
         batch = Batch(
@@ -452,6 +459,7 @@ TROUBLED_WEIGHTS = {
     **WEIGHTS,
     "enqueue_limited": 5,
     "enqueue_members": 2,
+    "enqueue_plain": 3,
     "become_due": 2,
     "delete": 1,
     "die_in_a_call": 4,
