@@ -31,7 +31,7 @@ class Ledger:
         line = {"what": what, "job": self.job, "run": self.run, "attempt": self.attempt, "pid": os.getpid(),
                 "pool": os.environ["CHAOS_POOL"], "at": time.clock_gettime(time.CLOCK_BOOTTIME), "wall": time.time(), **more}  # fmt: skip
         ledger = os.open(os.environ["LEDGER"], os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        os.write(ledger, json.dumps(line).encode() + b"\n")
+        os.write(ledger, b"\n" + json.dumps(line).encode() + b"\n")  # whole, whoever was killed before
         os.close(ledger)
 
     def begin(self):

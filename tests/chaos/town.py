@@ -2,7 +2,6 @@
 
 import contextlib
 import hashlib
-import json
 import os
 import random
 import signal
@@ -21,7 +20,7 @@ from pool.client import Client
 from tests.chaos.disk import FILLER, small_disk
 from tests.chaos.producer import TOKEN, read_book
 from tests.faults.proxy import Proxy
-from tests.helpers.house import House
+from tests.helpers.house import House, whole_lines
 from tests.helpers.servers import FLAVOURS, Server, running
 
 ROOT = Path(__file__).parents[2]
@@ -168,9 +167,7 @@ class Town:
         return accepted, doubtful
 
     def notes(self) -> list[dict[str, Any]]:
-        if not self.ledger.exists():
-            return []
-        return [json.loads(line) for line in self.ledger.read_text().splitlines()]
+        return whole_lines(self.ledger)
 
     @contextmanager
     def store(self) -> Iterator[Backend]:

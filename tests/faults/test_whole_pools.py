@@ -16,6 +16,7 @@ from tests.faults.conftest import QUICK_RESTARTS, OpenHouse, with_setting
 from tests.helpers.house import APP, House
 
 DELAY_S = 2.5
+IN_HAND = 10  # claims_ahead and the job itself: short jobs that have ended may not have been told yet
 
 
 def boottime() -> float:
@@ -102,8 +103,10 @@ def test_a_kill_in_the_middle_of_a_promotion_loses_and_doubles_nothing(on_each_s
         house.start()
         house.wait_for(lambda jobs=jobs: not (starts(house).keys() ^ jobs) & set(jobs), "every job started")
         house.wait_for(lambda: not any(house.counts()[s] for s in ("pending", "scheduled", "running")), "all over")
-        killed = [job for job, count in starts(house).items() if count > 1]
-        assert len(killed) <= 2 * (number + 1), "only what was in a killed worker's hand may start again"
+        began = starts(house)
+        again = [began[job] for job in jobs if began[job] > 1]
+        assert len(again) <= 2 * IN_HAND, "only what was in a killed worker's hand may start again"
+        assert set(again) <= {2}
 
 
 def test_a_cancel_that_was_granted_prevents_the_run(on_each_store: OpenHouse) -> None:

@@ -53,7 +53,7 @@ def note(what, **more):
     line = json.dumps({"what": what, "job": job.id, "attempt": job.attempt, "pid": os.getpid(),
                        "at": time.clock_gettime(time.CLOCK_BOOTTIME), **more})
     fd = os.open(os.environ["LEDGER"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-    os.write(fd, line.encode() + b"\\n")
+    os.write(fd, b"\\n" + line.encode() + b"\\n")  # a SIGKILL in the midst must not spoil the next one's line
     os.close(fd)
 
 def noted(function):
@@ -402,9 +402,7 @@ class House:
 
     def notes(self) -> list[dict[str, Any]]:
         """Every line of the ledger."""
-        if not self.ledger.exists():
-            return []
-        return [json.loads(line) for line in self.ledger.read_text().splitlines()]
+        return whole_lines(self.ledger)
 
     def runs(self, job_id: str) -> list[Run]:
         """Every start of this job in order, with its end if it came to it."""
@@ -459,6 +457,15 @@ def open_house() -> Iterator[Callable[..., House]]:
         print(f"--- log of {house.folder}")
         print("\n".join(house.log_text().splitlines()[-LOG_LINES_SHOWN:]))
         house.close()
+
+
+def whole_lines(ledger: Path) -> list[dict[str, Any]]:
+    """Every line but those that their writer was killed in the midst of: a write over two pages can be cut between them."""
+    found = []
+    for line in ledger.read_text().splitlines() if ledger.exists() else []:
+        with contextlib.suppress(json.JSONDecodeError):
+            found.append(json.loads(line))
+    return found
 
 
 def _ended(run: Run, line: dict[str, Any]) -> Run:
