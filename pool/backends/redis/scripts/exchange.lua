@@ -92,10 +92,22 @@ repeat
     end
     if id then
       raw = call('HGET', JOBS, id)
-      if not raw or #raw < 28 or string.byte(raw, 1) ~= 0 then break end
+      local flags = raw and #raw >= 32 and string.byte(raw)
+      if flags ~= 0 and flags ~= 2 then break end
       local type_n, queue_n, owner_n, at = struct.unpack('>HHH', raw, 23)
+      local extras_n = 0
+      if flags == 2 then extras_n, at = struct.unpack('>I', raw, at) end
       if owner_n == 65535 then owner_n = 0 end
-      if at + type_n + queue_n + owner_n > #raw + 1 then break end
+      at = at + type_n + queue_n + owner_n
+      local ends = at + extras_n
+      if ends > #raw + 1 then break end
+      while at + 4 < ends do -- of extras only a timeout (T) and a parent (P) are plain: nobody has to be paid for them
+        local tag = string.byte(raw, at)
+        if tag ~= 84 and tag ~= 80 then break end
+        extras_n, at = struct.unpack('>I', raw, at + 1)
+        at = at + extras_n
+      end
+      if at ~= ends then break end
     end
   end
 
@@ -299,6 +311,15 @@ local function admit_children()
   end
 end
 
+-- Whether somebody has to be paid when the job ends: anything but a timeout (T) and a parent (P).
+local function owes(found)
+  if found.extras == '' then return false end
+  for tag in pairs(read_frames(found.extras)) do
+    if tag ~= 'T' and tag ~= 'P' then return true end
+  end
+  return false
+end
+
 -- Give the job to the lane; returns id, record, state as the answer has them.
 local function hand_out(queue, id, raw, found, s)
   s = s or fresh_state(queue)
@@ -309,7 +330,7 @@ local function hand_out(queue, id, raw, found, s)
     frames.p, frames.n = nil, nil -- progress and note are this run's own
     s.tail = write_frames(frames)
   end
-  if found.extras ~= '' or found.expires_at > 0 then
+  if owes(found) or found.expires_at > 0 then
     if not has(s.flags, F_EXTRAS) then s.flags = s.flags + F_EXTRAS end
   end
   call('ZADD', ROOT .. 'running:' .. queue, NOW_TEXT, id)
