@@ -1,4 +1,4 @@
--- The SQLite store, version 1. Times are wall seconds unless a name says boot (CLOCK_BOOTTIME).
+-- The SQLite store, version 1: frozen with the first release (see migrations.py). Times are wall seconds unless a name says boot (CLOCK_BOOTTIME).
 --
 -- jobs.rank is the place in the line: max(now in microseconds, last + 1); created_at is NULL where rank tells it.
 -- jobs.status: -1 pending but held back by its limit, 0 scheduled, 1 pending, 2 running, 3 completed, 4 failed, 5 cancelled.
