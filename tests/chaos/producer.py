@@ -22,6 +22,7 @@ from pool.client import Client
 from pool.errors import BackendUnavailable, CallerError
 from pool.jobs.ids import new_job_id
 from pool.jobs.job import NewJob
+from tests.helpers.house import whole_lines
 
 PAUSE_S = 0.08
 TOKEN = "token-of-a-customer"
@@ -60,7 +61,7 @@ class Book:
 
     def write(self, what: str, jobs: list[NewJob]) -> None:
         entries = [{"id": job.id, "type": job.type, "payload": job.payload} for job in jobs]
-        os.write(self._fd, json.dumps({"what": what, "jobs": entries}).encode() + b"\n")
+        os.write(self._fd, b"\n" + json.dumps({"what": what, "jobs": entries}).encode() + b"\n")
 
 
 class Door(Protocol):
@@ -147,8 +148,7 @@ def read_book(path: Path) -> tuple[dict[str, dict[str, Any]], list[list[str]]]:
     """Accepted jobs by id, and the batches of which nobody knows."""
     accepted: dict[str, dict[str, Any]] = {}
     doubtful: dict[str, list[str]] = {}
-    for text in path.read_text().splitlines() if path.exists() else []:
-        line = json.loads(text)
+    for line in whole_lines(path):
         ids = [job["id"] for job in line["jobs"]]
         if line["what"] == "try":
             doubtful[ids[0]] = ids
