@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import tarfile
+import tempfile
 import urllib.request
 import venv
 import zipfile
@@ -101,25 +102,32 @@ def pythons() -> Iterator[str]:
             yield found
 
 
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """An empty folder with a short name: the path of a socket has 107 characters at most."""
+    with tempfile.TemporaryDirectory(prefix="jpe-", dir="/tmp") as folder:
+        yield Path(folder)
+
+
 @pytest.mark.full
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("python", list(pythons()), ids=lambda path: Path(path).name)
-def test_in_an_empty_environment_it_installs_starts_and_does_a_job(dist: Path, python: str, tmp_path: Path) -> None:
-    run(python, "-m", "venv", tmp_path / "venv", cwd=tmp_path)
+def test_in_an_empty_environment_it_installs_starts_and_does_a_job(dist: Path, python: str, place: Path) -> None:
+    run(python, "-m", "venv", place / "venv", cwd=place)
     (wheel,) = dist.glob("*.whl")
-    bin_ = tmp_path / "venv" / "bin"
-    run(bin_ / "python", "-m", "pip", "install", "-q", wheel, cwd=tmp_path)
-    (tmp_path / "tasks.py").write_text(TASKS)
+    bin_ = place / "venv" / "bin"
+    run(bin_ / "python", "-m", "pip", "install", "-q", wheel, cwd=place)
+    (place / "tasks.py").write_text(TASKS)
 
-    run(bin_ / "python", "-m", "pip", "check", cwd=tmp_path)
-    assert re.fullmatch(r"jobpool \d+\.\d+\.\d+", run(bin_ / "jobpool", "--version", cwd=tmp_path))
-    assert "1 job types: tasks.add" in run(bin_ / "jobpool", "check", "--app", "tasks", cwd=tmp_path)
+    run(bin_ / "python", "-m", "pip", "check", cwd=place)
+    assert re.fullmatch(r"jobpool \d+\.\d+\.\d+", run(bin_ / "jobpool", "--version", cwd=place))
+    assert "1 job types: tasks.add" in run(bin_ / "jobpool", "check", "--app", "tasks", cwd=place)
     # SQL, and what it needs: a store is made, a job done
-    environ = {"JOBPOOL_BACKEND__URL": f"sqlite:///{tmp_path}/jobs.db", "PYTHONWARNINGS": WARNINGS}
-    run(bin_ / "python", "-c", "from tasks import add; add.enqueue(2, b=3)", cwd=tmp_path, **environ)
-    run(bin_ / "jobpool", "start", "--burst", "--workers", "1", "--app", "tasks", cwd=tmp_path, **environ)
-    assert "completed" in run(bin_ / "jobpool", "jobs", "list", cwd=tmp_path, **environ)
-    assert "every job is accounted for" in run(bin_ / "jobpool", "demo", "--path", str(ROOT / "docs"), cwd=tmp_path)
+    environ = {"JOBPOOL_BACKEND__URL": f"sqlite:///{place}/jobs.db", "PYTHONWARNINGS": WARNINGS}
+    run(bin_ / "python", "-c", "from tasks import add; add.enqueue(2, b=3)", cwd=place, **environ)
+    run(bin_ / "jobpool", "start", "--burst", "--workers", "1", "--app", "tasks", cwd=place, **environ)
+    assert "completed" in run(bin_ / "jobpool", "jobs", "list", cwd=place, **environ)
+    assert "every job is accounted for" in run(bin_ / "jobpool", "demo", "--path", str(ROOT / "docs"), cwd=place)
 
 
 @pytest.mark.full
