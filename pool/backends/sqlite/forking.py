@@ -1,6 +1,7 @@
 """What a fork means for open stores: each is told before it, and after it on both sides."""
 
 import os
+import threading
 import weakref
 from typing import Protocol
 
@@ -15,14 +16,17 @@ class Forkable(Protocol):
 
 _stores: "weakref.WeakSet[Forkable]" = weakref.WeakSet()
 _forking: list[Forkable] = []
+_registry = threading.RLock()
 
 
 def prepare(store: Forkable) -> None:
-    """Tell it of every fork from now on."""
-    _stores.add(store)
+    """Tell it of every fork from now on. Waits while one is under way: what opened meanwhile would cross it."""
+    with _registry:
+        _stores.add(store)
 
 
 def _before_fork() -> None:
+    _registry.acquire()
     for store in list(_stores):
         _forking.append(store)
         store.before_fork()
@@ -32,9 +36,12 @@ def _after_fork_in_parent() -> None:
     for store in _forking:
         store.after_fork()
     _forking.clear()
+    _registry.release()
 
 
 def _after_fork_in_child() -> None:
+    global _registry
+    _registry = threading.RLock()
     for store in _forking:
         store.after_fork_in_child()
     _forking.clear()
