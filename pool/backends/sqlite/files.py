@@ -78,8 +78,9 @@ def _share_as(path: str, folder: os.stat_result) -> None:
     if os.geteuid() == 0:
         os.chown(path, folder.st_uid, folder.st_gid)
     if folder.st_mode & 0o020:
-        with suppress(PermissionError):
+        with suppress(PermissionError):  # a unit may forbid the call where it is not even needed
             os.chown(path, -1, folder.st_gid)
+        if Path(path).stat().st_gid == folder.st_gid:
             Path(path).chmod(0o660)
 
 
