@@ -104,11 +104,14 @@ class Sheaf:
         has_company = len(self._waiting) > 1 or any(lane.in_hand is not None for lane in self.lanes)
         if not has_company or self._pace.is_short(self._waiting[0][1].type):
             return True
-        first = self._waiting.popleft()
+        lane, claim = self._waiting.popleft()
         self._give_back_the_rest()
         self._hand_in()
         self._close()
-        self._waiting.append(first)
+        if lane.face.is_given_up:  # before the close; nobody asks any more after it
+            lane.give_back(claim)
+            return False
+        self._waiting.append((lane, claim))
         return True
 
     def _run(self, lane: Lane, claim: Claim, want: Want) -> None:
