@@ -11,6 +11,7 @@ import signal
 import socket
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -18,6 +19,7 @@ from typing import Any
 from pool.backends.contract import Answer, Backend
 from pool.backends.redis.backend import RedisBackend
 from pool.backends.redis.connection import Connection
+from pool.backends.redis.trouble import ServerError
 from pool.backends.sqlite.backend import SqliteBackend
 from pool.errors import BackendUnavailable, IllegalMove, JobpoolError
 from pool.jobs.job import Receipt
@@ -279,7 +281,8 @@ class RedisHarm:
     def _send(self, copy: bytes) -> None:
         store = self.shaky.place.open()
         assert isinstance(store, RedisBackend)
-        store._session.connection().ask(copy)
+        with suppress(ServerError):  # a step that the server does not know by its digest does nothing
+            store._session.connection().ask(copy)
         store.close()
         self.shaky.place.opened.remove(store)
 
