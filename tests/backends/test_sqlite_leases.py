@@ -2,7 +2,9 @@
 
 import os
 import signal
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -13,7 +15,7 @@ from pool.backends.sqlite.backend import SqliteBackend
 from pool.identity import LaneId, PoolId, ProcessMark, WorkerId, process_mark
 from pool.jobs.job import Outcome
 from pool.jobs.lifecycle import Reason, Status
-from tests.helpers.builders import Hand, beat, dead_mark, numbers_of, put, some_pool
+from tests.helpers.builders import Hand, beat, dead_mark, departure, numbers_of, put, some_pool, worker
 from tests.helpers.stores import in_child
 from tests.helpers.until import until
 
@@ -245,3 +247,18 @@ def test_a_claim_repeated_by_the_same_lane_is_the_same_after_a_restart_of_the_co
     assert again.claim is not None
     assert replace(again.claim, claimed_boottime=0.0) == replace(first, claimed_boottime=0.0)
     assert in_child(lambda: SqliteBackend(path).queues()[0].running).result() == 1
+
+
+def test_the_lanes_of_departed_workers_do_not_pile_up(tmp_path: Path) -> None:
+    """A pool that replaces a worker after each job lives for years."""
+    path = tmp_path / "jobpool.db"
+    with closing(SqliteBackend(str(path))) as store:
+        pool = some_pool()
+        for generation in range(1, 40):
+            hand = Hand(store, LaneId(worker(pool, slot=1, generation=generation)))
+            put(store)
+            hand.take()
+            hand.complete()
+            store.recover(departure(hand.lane.worker))
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("SELECT count(*) FROM lanes").fetchone()[0] <= 2

@@ -31,6 +31,8 @@ def recover(tx: Transaction, departure: Departure) -> list[Recovered]:
 def _bar(tx: Transaction, pool: int, worker: WorkerId, cause: Cause) -> None:
     risen = tx.run(_SQL["bar"], (pool, worker.slot, worker.generation)).rowcount
     tx.run(_SQL["bar lanes"], (pool, worker.slot, worker.generation))
+    if risen:  # of a place whose workers come and go, the last departed is remembered
+        tx.run(_SQL["forget older lanes"], (pool, worker.slot, worker.generation))
     if risen and cause.reason is Reason.WORKER_LOST:
         tx.book_death()
 

@@ -30,6 +30,9 @@ ON CONFLICT (pool, slot) DO UPDATE SET generation = excluded.generation WHERE ex
 -- name: bar lanes
 UPDATE lanes SET barred = 1 WHERE pool = ? AND slot = ? AND generation <= ? AND NOT barred;
 
+-- name: forget older lanes
+DELETE FROM lanes WHERE pool = ? AND slot = ? AND generation < ? AND barred AND held IS NULL;
+
 -- name: holders
 SELECT l.id, l.pool, l.slot, l.generation, l.lane, l.held, l.claim, l.lease, l.expires_boot, l.boot, l.pid, l.ticks, l.namespace,
   p.name, p.host, p.incarnation, p.beats, p.beat_boot, p.boot, p.lease, p.pid, p.ticks, p.namespace
