@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from pool.board.cell import Cell, cell_bytes
-from pool.board.record import FIXED_CELLS_BYTES, LANE_CELLS_BYTES, Record, Role
+from pool.board.lanes import LANE_CELLS_BYTES
+from pool.board.record import FIXED_CELLS_BYTES, Record, Role
 
 MAX_RECORDS = 4096
 BULLETIN_BYTES = 256 * 1024

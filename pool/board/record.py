@@ -6,11 +6,11 @@ each lane's `order` the keeper. All times are CLOCK_MONOTONIC seconds unless nam
 """
 
 import struct
-import uuid
 from enum import IntEnum
 from typing import NamedTuple
 
 from pool.board.cell import Cell, as_text, cell_bytes
+from pool.board.lanes import LANE_CELLS_BYTES, NO_JOB, NO_ORDER, SHEAF, Lane, LaneCells, LaneEnding, Phase, Sheaf
 from pool.board.tally import TALLY_BYTES, Tally
 
 
@@ -29,18 +29,6 @@ class State(IntEnum):
     IDLE = 1
     BUSY = 2
     RETIRING = 3  # will claim nothing more; leaves when its jobs are done
-
-
-class Phase(IntEnum):
-    """How far a lane is with its job. STARTED is written as the last act before user code.
-
-    FINISHED: it completed, and `ending` says with what; anyone may hand that in. Other ends stay STARTED until the store has them.
-    """
-
-    NONE = 0
-    CLAIMED = 1
-    STARTED = 2
-    FINISHED = 3
 
 
 class Exit(IntEnum):
@@ -97,75 +85,6 @@ class Process(NamedTuple):
     rss_bytes: int
 
 
-class Lane(NamedTuple):
-    """A lane and the job it holds. `hard_deadline` 0: none. `claim` stays after the end as the last one held."""
-
-    phase: int
-    claim: int
-    job: bytes
-    since: float
-    hard_deadline: float
-    request: int
-    type_raw: bytes
-    queue_raw: bytes
-
-    @property
-    def job_id(self) -> str:
-        return str(uuid.UUID(bytes=self.job))
-
-    @property
-    def type(self) -> str:
-        return as_text(self.type_raw)
-
-    @property
-    def queue(self) -> str:
-        return as_text(self.queue_raw)
-
-
-class LaneEnding(NamedTuple):
-    """How the job of a FINISHED lane completed: wall time of its start, its result as JSON (`length` below 0: none)."""
-
-    started_at: float
-    length: int
-    result_raw: bytes
-
-    @property
-    def result(self) -> str | None:
-        return None if self.length < 0 else self.result_raw[: self.length].decode()
-
-
-class Sheaf(NamedTuple):
-    """The jobs a process has claimed ahead, one a lane, to run one after the other.
-
-    `since`: when the first of them could start; above 0 the keeper may take back what waits, under the start lock.
-    `lanes`: how many of its lanes may hold something (0: all). `wishes`: it would claim ahead if somebody watched.
-    """
-
-    since: float
-    lanes: int
-    wishes: int
-
-
-class LaneOrder(NamedTuple):
-    """What the keeper tells a lane about claims it holds; the worker is woken with SIGURG to look.
-
-    A claim is named by job and number: the number counts the claims of one job, so most jobs have number 1.
-    """
-
-    cancel_job: bytes
-    cancel_claim: int
-    lost_job: bytes
-    lost_claim: int
-
-    def cancels(self, job_id: str, claim: int) -> bool:
-        """Whether a person wants this very claim to end."""
-        return self.cancel_claim == claim and self.cancel_job.hex() == job_id.replace("-", "")
-
-    def calls_lost(self, job_id: str, claim: int) -> bool:
-        """Whether the store has given the job of this very claim away."""
-        return self.lost_claim == claim and self.lost_job.hex() == job_id.replace("-", "")
-
-
 class Orders(NamedTuple):
     """What the parent tells a process. `draining`: stay up, claim nothing."""
 
@@ -205,39 +124,12 @@ class Remark(NamedTuple):
 
 TENANT = struct.Struct("=qqqqd24s")
 PROCESS = struct.Struct("=qqdddqqqq")
-LANE = struct.Struct("=qq16sddq64s40s")
-LANE_ENDING = struct.Struct("=dq96s")
-LONGEST_RESULT_BYTES = 96
-SHEAF = struct.Struct("=dqq")
-LANE_ORDER = struct.Struct("=16sq16sq")
 ORDERS = struct.Struct("=q")
 NOTE = struct.Struct("=qqqqqqqdd")
 DONE = struct.Struct("=qq")
 REMARK = struct.Struct("=4088s")
 
-NO_JOB = bytes(16)
-NO_ORDER = LaneOrder(NO_JOB, 0, NO_JOB, 0)
 
-
-class LaneCells:
-    """The cells of one lane."""
-
-    __slots__ = ("ending", "order", "state")
-
-    def __init__(self, view: memoryview, offset: int) -> None:
-        self.state: Cell[Lane] = Cell(view, offset, LANE, Lane)
-        offset += cell_bytes(LANE)
-        self.order: Cell[LaneOrder] = Cell(view, offset, LANE_ORDER, LaneOrder)
-        offset += cell_bytes(LANE_ORDER)
-        self.ending: Cell[LaneEnding] = Cell(view, offset, LANE_ENDING, LaneEnding)
-
-    def is_given_up(self, lane: Lane) -> bool:
-        """Whether the keeper has told the lane that this claim is no longer its own."""
-        order = self.order.read()
-        return order.lost_claim == lane.claim and order.lost_job == lane.job
-
-
-LANE_CELLS_BYTES = sum(cell_bytes(layout) for layout in (LANE, LANE_ORDER, LANE_ENDING))
 FIXED_CELLS_BYTES = (
     sum(cell_bytes(layout) for layout in (TENANT, PROCESS, SHEAF, ORDERS, NOTE, DONE, REMARK, REMARK)) + TALLY_BYTES
 )

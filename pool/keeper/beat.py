@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pool.backends.contract import Backend, Beat, Departure, Held
-from pool.board.record import Phase, Record
+from pool.board.lanes import Phase
+from pool.board.record import Record
 from pool.identity import LaneId, PoolId, ProcessMark
 from pool.jobs.job import Cause
 from pool.jobs.lifecycle import Reason

@@ -8,7 +8,7 @@ from typing import Any
 
 from pool.backends.contract import Backend
 from pool.board.board import Board
-from pool.board.record import Lane, Phase
+from pool.board.lanes import Lane, Phase
 from pool.clock import monotonic_now
 from pool.errors import JobNotFound
 

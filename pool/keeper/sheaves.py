@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from pool.backends.contract import Backend, Departure, Finished
 from pool.board.board import Board
-from pool.board.record import Lane, Phase, Record
+from pool.board.lanes import Lane, Phase
+from pool.board.record import Record
 from pool.board.start_lock import StartLock
 from pool.clock import monotonic_now
 from pool.errors import BackendUnavailable

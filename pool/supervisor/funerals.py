@@ -5,7 +5,8 @@ import signal
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from pool.board.record import NO_JOB, Ordered, Role
+from pool.board.lanes import NO_JOB
+from pool.board.record import Ordered, Role
 from pool.cleaning import clean
 from pool.identity import WorkerId
 from pool.logs import log

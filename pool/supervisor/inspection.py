@@ -3,7 +3,8 @@
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from pool.board.record import Lane, Ordered, Phase, Process, Role, State
+from pool.board.lanes import Lane, Phase
+from pool.board.record import Ordered, Process, Role, State
 from pool.logs import log
 from pool.seat import ChildSpec
 from pool.supervisor.children import Child, Stage

@@ -9,7 +9,8 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from pool.board.board import Board
-from pool.board.record import Exit, Lane, Phase, Role, State
+from pool.board.lanes import Lane, Phase
+from pool.board.record import Exit, Role, State
 from pool.clock import as_rfc3339
 from pool.seat import ChildSpec
 from pool.supervisor.children import Child, Group, LastExit, Slot, Stage

@@ -6,7 +6,8 @@ has a result in hand, and is given up only when somebody has stopped it, because
 
 from enum import Enum, auto
 
-from pool.board.record import Lane, Phase, Process, Role, State
+from pool.board.lanes import Lane, Phase
+from pool.board.record import Process, Role, State
 
 # A store call is bounded by the sockets' and locks' own limits (5 s slices); ten slices are not a wait any more.
 LONGEST_STORE_CALL_S = 60.0

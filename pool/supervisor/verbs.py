@@ -8,7 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pool.board.record import Ordered, Phase, Role
+from pool.board.lanes import Phase
+from pool.board.record import Ordered, Role
 from pool.supervisor.children import Child, Group, Slot
 from pool.supervisor.control import Reply
 from pool.supervisor.deaths import ask_for_stack, read_stack, stack_size

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from pool import titles
 from pool.board.cell import Cell
-from pool.board.record import LONGEST_RESULT_BYTES, NO_JOB, Exit, LaneCells, Phase, Process, State
+from pool.board.lanes import LONGEST_RESULT_BYTES, NO_JOB, LaneCells, Phase
+from pool.board.record import Exit, Process, State
 from pool.board.start_lock import StartLock
 from pool.clock import monotonic_now
 from pool.jobs.job import Claim, Outcome, Settlement

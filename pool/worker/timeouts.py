@@ -14,7 +14,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from pool.board.cell import Cell
-from pool.board.record import LaneOrder
+from pool.board.lanes import LaneOrder
 from pool.clock import monotonic_now
 from pool.errors import JobCancelled, JobClaimLost, JobStopped, JobTimeout
 from pool.jobs.job import Claim

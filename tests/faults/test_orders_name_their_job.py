@@ -10,7 +10,8 @@ import pytest
 from pool.backends.contract import Held
 from pool.backends.opening import open_backend
 from pool.board.board import Board
-from pool.board.record import Phase, Record, Role, State
+from pool.board.lanes import Phase
+from pool.board.record import Record, Role, State
 from pool.identity import LaneId, PoolId, process_mark
 from pool.jobs.ids import new_job_id
 from pool.jobs.lifecycle import Status

@@ -16,7 +16,8 @@ from pool.backends.contract import Backend, Departure
 from pool.backends.opening import open_backend
 from pool.backends.spool import folder_of
 from pool.board.board import Board
-from pool.board.record import Phase, Process, Record, Role, State
+from pool.board.lanes import Phase
+from pool.board.record import Process, Record, Role, State
 from pool.clock import monotonic_now
 from pool.descriptors import readable
 from pool.identity import PoolId, WorkerId, new_pool_id, process_mark

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from pool.board.board import Board
-from pool.board.record import Exit, Phase, Role, State
+from pool.board.lanes import Phase
+from pool.board.record import Exit, Role, State
 from pool.clock import monotonic_now, wall_now
 from pool.identity import PoolId
 from pool.seat import ChildSpec, MemoryRule

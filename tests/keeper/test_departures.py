@@ -7,7 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from pool.board.board import Board
-from pool.board.record import Note, Ordered, Phase, Record, Role
+from pool.board.lanes import Phase
+from pool.board.record import Note, Ordered, Record, Role
 from pool.clock import monotonic_now
 from pool.jobs.ids import new_job_id
 from pool.jobs.lifecycle import Reason

@@ -4,7 +4,8 @@ import dataclasses
 import uuid
 
 from pool.board.board import Board
-from pool.board.record import Phase, Role
+from pool.board.lanes import Phase
+from pool.board.record import Role
 from pool.clock import monotonic_now
 from pool.errors import JobNotFound
 from pool.jobs.ids import new_job_id

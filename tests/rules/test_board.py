@@ -7,7 +7,8 @@ import uuid
 import pytest
 
 from pool.board.board import BULLETIN_BYTES, Board
-from pool.board.record import NO_JOB, NO_ORDER, Exit, Phase, Record, Role, State
+from pool.board.lanes import NO_JOB, NO_ORDER, Phase
+from pool.board.record import Exit, Record, Role, State
 from pool.jobs.ids import new_job_id
 from tests.helpers.stores import in_child
 

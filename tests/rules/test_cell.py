@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from pool.board.cell import TURN_BYTES, Cell, as_text, cell_bytes, padded
-from pool.board.record import LANE, Lane
+from pool.board.lanes import LANE, Lane
 from tests.helpers.stores import in_child
 from tests.helpers.until import until
 

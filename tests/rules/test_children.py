@@ -1,7 +1,8 @@
 """The register of children, without a process: who is wanted, who takes whose place, who goes first."""
 
 from pool.board.board import Board
-from pool.board.record import Exit, Ordered, Phase, Role, State
+from pool.board.lanes import Phase
+from pool.board.record import Exit, Ordered, Role, State
 from pool.seat import ChildSpec
 from pool.supervisor.children import Child, Children, LastExit, Slot, Stage, least_needed_first
 

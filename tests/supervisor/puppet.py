@@ -14,7 +14,8 @@ import time
 import uuid
 from pathlib import Path
 
-from pool.board.record import NO_JOB, Exit, Phase, Role, State
+from pool.board.lanes import NO_JOB, Phase
+from pool.board.record import Exit, Role, State
 from pool.seat import Seat
 
 ANY_RANDOM = random.Random()

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from pool.board.record import Exit, Lane, Phase, Process, Role, State
+from pool.board.lanes import Lane, Phase
+from pool.board.record import Exit, Process, Role, State
 from pool.identity import PoolId
 from pool.seat import ChildSpec, MemoryRule
 from pool.supervisor.absence import Absence

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from pool.board.board import Board
-from pool.board.record import Ordered, Phase, Role
+from pool.board.lanes import Phase
+from pool.board.record import Ordered, Role
 from pool.clock import monotonic_now
 from pool.seat import ChildSpec
 from pool.supervisor.children import Child

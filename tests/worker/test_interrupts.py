@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from pool.board.record import NO_ORDER, LaneOrder
+from pool.board.lanes import NO_ORDER, LaneOrder
 from pool.jobs.ids import new_job_id
 from pool.jobs.job import Outcome
 from pool.jobs.lifecycle import Reason, Status

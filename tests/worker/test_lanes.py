@@ -8,7 +8,8 @@ from uuid import UUID
 
 import pytest
 
-from pool.board.record import NO_ORDER, Exit, Phase
+from pool.board.lanes import NO_ORDER, Phase
+from pool.board.record import Exit
 from pool.jobs.lifecycle import Reason, Status
 from tests.helpers.hired import APP, Hired, Shop
 from tests.helpers.until import until

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pool.board.record import Exit, Phase, State
+from pool.board.lanes import Phase
+from pool.board.record import Exit, State
 from pool.descriptors import readable
 from pool.jobs.lifecycle import Reason, Status
 from tests.helpers.hired import Shop
