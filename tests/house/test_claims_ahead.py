@@ -1,5 +1,6 @@
 """Workers that claim several short jobs with one call, and the job among them that is not short."""
 
+import contextlib
 import itertools
 import signal
 from collections import Counter
@@ -121,9 +122,10 @@ def test_kills_at_any_moment_lose_nothing_and_run_nothing_beside_itself(
     house = open_house(workers=3, app=APP, backend=place, settings=settings)
     ids = fill(house, {}, count=4000)
     for _ in range(6):
-        until(lambda: house.workers(), "a worker")
+        victim = until(house.workers, "a worker")[0]
         before = house.counts()["completed"]
-        house.kill(house.workers()[0].pid)
+        with contextlib.suppress(ProcessLookupError):  # its slot may be between two of them
+            house.kill(victim.pid)
         until(lambda before=before: house.counts()["completed"] >= min(before + 200, len(ids)), "progress")
     until(lambda: house.counts()["completed"] == len(ids), "all completed")
 

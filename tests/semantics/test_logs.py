@@ -49,6 +49,7 @@ def test_logs_of_a_worker_are_followed_over_a_rotation_until_the_key_is_pressed(
         log.rename(old)
         house.send_signal(signal.SIGUSR1)
         house.wait_for(log.exists, "a new log file")
+        house.kill(worker.pid, signal.SIGUSR1)  # it gets it from the supervisor too, perhaps a moment later
         house.release("slot-1")
         house.wait_for(lambda: "attempt 1: after" in heard.text(), "the line that came later")
         assert heard.process.poll() is None
