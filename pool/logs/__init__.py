@@ -95,6 +95,12 @@ def reopen() -> None:
         log._sink.reopen()
 
 
+def look_anew() -> None:
+    """As `reopen`, from a signal handler: with the next line."""
+    if log._sink is not None:
+        log._sink.look_anew()
+
+
 def close() -> None:
     """The parent's last act: lines still on their way to the log file are written."""
     if log._sink is not None:

@@ -72,6 +72,9 @@ class Output:
     def reopen(self) -> None:
         """Nothing to do for what is not a file."""
 
+    def look_anew(self) -> None:
+        """In a signal handler: with its next line, a file sees whether it was moved."""
+
     def descriptors(self) -> set[int]:
         """What a forked child must not close under us."""
         return set()
@@ -179,6 +182,9 @@ class LogFile(Output):
         except OSError:
             return True
         return (status.st_dev, status.st_ino) != self._inode
+
+    def look_anew(self) -> None:
+        self._looked_at = 0.0
 
     def reopen(self) -> None:
         """Open the path again; the old file stays in use when that fails."""

@@ -123,6 +123,10 @@ class Sink:
         with self._lock:
             self._output.reopen()
 
+    def look_anew(self) -> None:
+        """In a signal handler, which may have interrupted a line: the next one sees whether the file was moved."""
+        self._output.look_anew()
+
     def descriptors(self) -> set[int]:
         """Of the output in use."""
         return self._output.descriptors()

@@ -32,6 +32,7 @@ class Mailbox:
 
         def reopen(number: int, frame: FrameType | None) -> None:
             self._must_reopen_log = True
+            logs.look_anew()
 
         self._handlers = {signal.SIGTERM: stop, signal.SIGURG: on_look, signal.SIGALRM: on_look, signal.SIGUSR1: reopen}
         # a handler and not SIG_IGN: an ignored signal would stay ignored in every program that a job starts
@@ -39,7 +40,7 @@ class Mailbox:
         self.repair()
 
     def obey_reopen(self) -> None:
-        """SIGUSR1: the log file was moved. Not in the handler, which may have interrupted a line."""
+        """SIGUSR1: the log file was moved. Not in the handler, which may have interrupted a line; a job's next line does it too."""
         if self._must_reopen_log:
             self._must_reopen_log = False
             logs.reopen()
