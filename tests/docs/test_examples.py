@@ -112,9 +112,10 @@ def test_a_folder_of_pictures_goes_on_where_its_worker_was_killed(street: House,
     first_written = (small / "0.jpg").stat().st_mtime_ns
 
     killed = next(worker for worker in street.workers() if job in worker.jobs)
+    whole = tmp_path / "whole.jpg"
+    photograph(whole)
+    whole.replace(slow)  # before the kill: the job runs again within milliseconds
     street.kill(killed.pid)
-    slow.unlink()
-    photograph(slow)
     os.close(disk)
 
     assert street.wait_until(job, "completed").result == "4"
