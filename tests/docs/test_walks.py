@@ -117,8 +117,10 @@ def test_a_pool_starts_in_the_folder_of_the_examples(desk: Desk) -> None:
 
     desk.follow(block)
 
-    types = json.loads(desk.run(["jobpool", "pools", "--json"]))[0]["types"]
-    assert {"mail.send_email", "images.thumbnail"} <= set(types)
+    def known() -> set[str]:
+        return set(json.loads(desk.run(["jobpool", "pools", "--json"]))[0]["types"])
+
+    until(lambda: {"mail.send_email", "images.thumbnail"} <= known(), "the types, which come with the next beat")
 
 
 def test_the_outbox_carries_over_what_the_tour_put_into_it(desk: Desk) -> None:
