@@ -114,10 +114,10 @@ class LaneCells:
         offset += cell_bytes(LANE_ORDER)
         self.ending: Cell[LaneEnding] = Cell(view, offset, LANE_ENDING, LaneEnding)
 
-    def is_given_up(self, lane: Lane) -> bool:
-        """Whether the keeper has told the lane that this claim is no longer its own."""
+    def is_given_up(self, job: bytes, claim: int) -> bool:
+        """Whether the keeper has taken this claim back, or handed in its end: it is no longer the lane's own."""
         order = self.order.read()
-        return order.lost_claim == lane.claim and order.lost_job == lane.job
+        return order.lost_claim == claim and order.lost_job == job
 
 
 LANE_CELLS_BYTES = sum(cell_bytes(layout) for layout in (LANE, LANE_ORDER, LANE_ENDING))

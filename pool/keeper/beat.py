@@ -54,7 +54,7 @@ class Heartbeat:
         return [
             Held(LaneId(worker, n), lane.job_id, lane.claim)
             for n, lane in held
-            if not record.lanes[n].is_given_up(lane)
+            if not record.lanes[n].is_given_up(lane.job, lane.claim)
         ]
 
     def _order(self, held: Held, *, cancel: bool) -> None:

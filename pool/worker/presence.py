@@ -170,9 +170,8 @@ class LaneFace:
 
     @property
     def is_given_up(self) -> bool:
-        """Whether the keeper has taken the job back, or handed in its end."""
-        order = self._cells.order.read()
-        return order.lost_claim == self._claim and order.lost_job == self._job
+        """Whether the job last held is no longer ours."""
+        return self._cells.is_given_up(self._job, self._claim)
 
     def settled(self, request: int) -> None:
         """Nothing is held any more; the claim number stays as the last one held."""

@@ -1,8 +1,10 @@
 """What the Redis tests share: a rich store to meddle with, its picture, and every step that may be taken on it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
+
+import pytest
 
 from pool.backends.contract import JobFilter
 from pool.backends.redis.backend import RedisBackend
@@ -172,3 +174,12 @@ def spoil(server: Server, key: str) -> None:
     """Put a value of the wrong type where the key is or would be."""
     with closing(server.client()) as client:
         client.set(key, "not ours")
+
+
+@pytest.fixture
+def fresh(lab: Lab) -> Iterator[Lab]:
+    """The lab of the test module as it was built, whatever the test before has done to it."""
+    lab.restore()
+    yield lab
+    lab.server.call("CONFIG", "SET", "maxmemory", 0)
+    lab.store.close()

@@ -6,8 +6,10 @@ import pytest
 
 from pool.errors import BackendFull, BackendUnavailable
 from pool.jobs.lifecycle import Status
-from tests.backends.redis_lab import LOOKS, STEPS, Lab, build, spoil
+from tests.backends.redis_lab import LOOKS, STEPS, Lab, build, fresh, spoil
 from tests.helpers.servers import FLAVOURS, running
+
+__all__ = ["fresh"]
 
 # What a full store still does, so that it can be worked off; all the rest is refused whole.
 WORKED_OFF = {
@@ -22,14 +24,6 @@ REFUSED = {"enqueue", "enqueue with keys", "revive", "revive a cancelled one", "
 def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
     with running(request.param) as server:
         yield build(server)
-
-
-@pytest.fixture
-def fresh(lab: Lab) -> Iterator[Lab]:
-    lab.restore()
-    yield lab
-    lab.server.call("CONFIG", "SET", "maxmemory", 0)
-    lab.store.close()
 
 
 @pytest.mark.parametrize("name", STEPS)

@@ -9,9 +9,11 @@ from pool.errors import BackendUnavailable
 from pool.identity import LaneId, WorkerId
 from pool.jobs.job import Settlement
 from pool.jobs.lifecycle import Status
-from tests.backends.redis_lab import NAMESPACE, Lab, RedisBackend, spoil
+from tests.backends.redis_lab import NAMESPACE, Lab, RedisBackend, fresh, spoil
 from tests.helpers.builders import ANYTHING, Hand, new_jobs, settlement
 from tests.helpers.servers import FLAVOURS, running
+
+__all__ = ["fresh"]
 
 LANES = 4
 HELD = 3  # lanes of the worker that hold a job
@@ -77,14 +79,6 @@ STEPS: dict[str, Callable[[Lab], object]] = {
 def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
     with running(request.param) as server:
         yield build(server)
-
-
-@pytest.fixture
-def fresh(lab: Lab) -> Iterator[Lab]:
-    lab.restore()
-    yield lab
-    lab.server.call("CONFIG", "SET", "maxmemory", 0)
-    lab.store.close()
 
 
 @pytest.mark.parametrize("name", STEPS)

@@ -53,7 +53,8 @@ class Scene:
         return [self.store.job(claim.job_id).status for claim in self.claims]
 
     def given_up(self) -> list[bool]:
-        return [cells.is_given_up(cells.state.read()) for cells in self.record.lanes]
+        states = ((cells, cells.state.read()) for cells in self.record.lanes)
+        return [cells.is_given_up(lane.job, lane.claim) for cells, lane in states]
 
 
 @pytest.fixture

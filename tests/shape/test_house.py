@@ -9,7 +9,7 @@ import pool
 
 ROOT = Path(pool.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
-FILE_LINES, BACKEND_FILE_LINES, FUNCTION_LINES = 320, 420, 40
+FILE_LINES, BACKEND_FILE_LINES, FUNCTION_LINES = 300, 400, 40
 LONGER = {"as_job": 45}  # a column a line: two functions would be harder to compare with the table
 TALKING = ("cli", "worker/commands.py")  # a command's output is printed so that it is captured like a function's
 VAGUE = {"utils", "util", "common", "helpers", "misc", "base", "manager"}

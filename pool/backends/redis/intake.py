@@ -10,14 +10,8 @@ from pool.backends.contract import MAX_BATCH, AuditEntry
 from pool.backends.redis.connection import Argument, pack_words
 from pool.backends.redis.frames import id_text, packed_id, quick_id, text_bytes
 from pool.backends.redis.keys import Keys
-from pool.backends.redis.records import (
-    batch_bytes,
-    callback_argument,
-    cause_frames,
-    job_arguments,
-    read_job,
-    read_receipt,
-)
+from pool.backends.redis.packing import batch_bytes, callback_argument, cause_frames, job_arguments
+from pool.backends.redis.records import read_job, read_receipt
 from pool.backends.redis.scripts import step
 from pool.backends.redis.session import Session
 from pool.errors import (

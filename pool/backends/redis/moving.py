@@ -6,7 +6,7 @@ from typing import Any
 
 from pool.backends.contract import AuditEntry, Backend
 from pool.backends.moving import Books, CarriedBatch, CarriedJob, CarriedKey, Mark, Sign
-from pool.backends.redis import records
+from pool.backends.redis import layouts, packing, records
 from pool.backends.redis.backend import RedisBackend
 from pool.backends.redis.connection import Argument
 from pool.backends.redis.frames import Frames, frame, id_text, number_in, packed_id, text_bytes, text_in
@@ -190,7 +190,7 @@ def _carried(packed: bytes, status: bytes, raw: bytes, kept: bytes, past: bytes,
     job = records.read_job(packed, status, raw, kept, past)
     state = records.StateRead(kept)
     try:
-        extras = records._record_parts(raw)[9]
+        extras = records.record_parts(raw)[9]
     except (struct.error, UnicodeDecodeError):
         extras = {}
     return CarriedJob(
@@ -206,7 +206,7 @@ def _carried(packed: bytes, status: bytes, raw: bytes, kept: bytes, past: bytes,
 def _limit(extras: Frames) -> tuple[int, float, int]:
     if b"L" not in extras:
         return 0, 0.0, 0
-    count, per_s, running = records._LIMIT.unpack_from(extras[b"L"])
+    count, per_s, running = layouts.LIMIT.unpack_from(extras[b"L"])
     return int(count), per_s, int(running)
 
 
@@ -220,8 +220,8 @@ def _callback(packed: bytes | None) -> NewJob | None:
         parts.append(packed[at + 4 : at + 4 + size])
         at += 4 + size
     job_id, _, _, body, raw_extras = parts
-    head = records._HEAD.pack(records._HAS_EXTRAS if raw_extras else 0, 0.0, 0.0)
-    _, _, _, priority, max_retries, max_kills, kind, queue, owner, extras, payload = records._record_parts(head + body)
+    head = layouts.HEAD.pack(layouts.HAS_EXTRAS if raw_extras else 0, 0.0, 0.0)
+    _, _, _, priority, max_retries, max_kills, kind, queue, owner, extras, payload = records.record_parts(head + body)
     count, per_s, running = _limit(extras)
     text, number = text_in, number_in
     return NewJob(
@@ -241,7 +241,7 @@ def _callback(packed: bytes | None) -> NewJob | None:
         owner=owner,
         parent_id=text(extras, b"P"),
         batch_id=id_text(extras[b"B"]) if b"B" in extras else None,
-        limit_key=extras[b"L"][records._LIMIT.size :].decode() if b"L" in extras else None,
+        limit_key=extras[b"L"][layouts.LIMIT.size :].decode() if b"L" in extras else None,
         limit_count=count,
         limit_per_s=per_s,
         limit_running=running,
@@ -280,7 +280,7 @@ def _hours(stats: dict[bytes, bytes]) -> dict[int, dict[str, int]]:
 def _job_words(carried: CarriedJob) -> Iterable[Argument]:
     """As move_in.lua takes them."""
     job = carried.job
-    job_id, queue, _, body, extras = records.job_arguments(carried.as_enqueued())
+    job_id, queue, _, body, extras = packing.job_arguments(carried.as_enqueued())
     state = _state(carried, bool(extras))
     past = b"".join(_attempt(attempt) for attempt in job.attempts[-10:])
     at = job.finished_at if not job.status.is_live else carried.due_at
@@ -293,9 +293,9 @@ def _job_words(carried: CarriedJob) -> Iterable[Argument]:
 def _record(carried: CarriedJob, body: bytes | str, has_extras: bool) -> bytes:
     job, due_at = carried.job, carried.due_at
     has_times = due_at is not None or job.expires_at is not None
-    flags = records._HAS_TIMES * has_times + records._HAS_EXTRAS * has_extras
-    times = records._TIMES.pack(due_at or 0.0, job.expires_at or 0.0) if has_times else b""
-    return records._HEAD.pack(flags, job.created_at, 0.0) + times + (body.encode() if isinstance(body, str) else body)
+    flags = layouts.HAS_TIMES * has_times + layouts.HAS_EXTRAS * has_extras
+    times = layouts.TIMES.pack(due_at or 0.0, job.expires_at or 0.0) if has_times else b""
+    return layouts.HEAD.pack(flags, job.created_at, 0.0) + times + (body.encode() if isinstance(body, str) else body)
 
 
 def _state(carried: CarriedJob, has_extras: bool) -> bytes:
@@ -308,8 +308,8 @@ def _state(carried: CarriedJob, has_extras: bool) -> bytes:
     queue = job.queue.encode()
     due = carried.due_at or 0.0 if job.status.is_live else 0.0
     times = (due, job.claimed_at or 0.0, job.started_at or 0.0, job.finished_at or 0.0, job.updated_at)
-    head = records._STATE.pack(ord(_LETTERS[job.status]), flags, *counts, *times, 0)
-    return head + records._SHORT.pack(len(queue)) + queue + tail
+    head = layouts.STATE.pack(ord(_LETTERS[job.status]), flags, *counts, *times, 0)
+    return head + layouts.SHORT.pack(len(queue)) + queue + tail
 
 
 def _tail(carried: CarriedJob) -> bytes:
@@ -325,10 +325,10 @@ def _tail(carried: CarriedJob) -> bytes:
 
 
 def _attempt(attempt: Attempt) -> bytes:
-    letter = next(letter for letter, outcome in records._OUTCOMES.items() if outcome is attempt.outcome)
-    head = records._ATTEMPT.pack(min(attempt.number, 65535), attempt.started_at or 0.0, attempt.ended_at, ord(letter))
-    body = head + frame(b"l", attempt.worker.encode()) + records.cause_frames(attempt.cause)
-    body += records.output_frame(attempt.output)
+    letter = next(letter for letter, outcome in layouts.OUTCOMES.items() if outcome is attempt.outcome)
+    head = layouts.ATTEMPT.pack(min(attempt.number, 65535), attempt.started_at or 0.0, attempt.ended_at, ord(letter))
+    body = head + frame(b"l", attempt.worker.encode()) + packing.cause_frames(attempt.cause)
+    body += packing.output_frame(attempt.output)
     return struct.pack(">I", len(body)) + body
 
 
@@ -363,7 +363,7 @@ def _batch_entries(batch: CarriedBatch) -> Iterator[tuple[Argument, ...]]:
     packed = packed_id(batch.id)
     counts = [word for name in _BATCH_COUNTS for word in (name, getattr(batch, name))]
     callbacks = [(b"c", batch.on_complete), (b"s", batch.on_success)]
-    packed_jobs = [word for tag, job in callbacks if job for word in (tag, records.callback_argument(job))]
+    packed_jobs = [word for tag, job in callbacks if job for word in (tag, packing.callback_argument(job))]
     yield "HSET", b"batch:" + packed, *counts, "created", repr(batch.created_at), *packed_jobs
     yield "ZADD", "batches", repr(batch.updated_at), packed
 

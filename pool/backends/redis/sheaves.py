@@ -9,7 +9,8 @@ from pool.backends.contract import Answer, Want
 from pool.backends.redis.connection import pack_words
 from pool.backends.redis.frames import UNREADABLE, quick_id
 from pool.backends.redis.keys import SEPARATOR, class_of, is_whole, lane_field, listed
-from pool.backends.redis.records import read_claim, read_clock, read_first_claim, settlement_frames
+from pool.backends.redis.packing import settlement_frames
+from pool.backends.redis.records import read_claim, read_clock, read_first_claim
 from pool.backends.redis.scripts import step
 from pool.backends.redis.work import RedisWork, is_plain, mark_text, refusal
 from pool.backends.sheaf import one_by_one

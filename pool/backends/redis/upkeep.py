@@ -8,7 +8,7 @@ from pool.backends.redis.connection import Argument
 from pool.backends.redis.ear import Ear
 from pool.backends.redis.frames import id_text, quick_id, text_bytes
 from pool.backends.redis.keys import lane_field
-from pool.backends.redis.records import cause_frames, error_frames, job_arguments, output_frame, result_frame
+from pool.backends.redis.packing import cause_frames, error_frames, job_arguments, output_frame, result_frame
 from pool.backends.redis.sheaves import RedisSheaves
 from pool.backends.redis.watching import Silence, Watch, Watched, read_pools
 from pool.backends.redis.work import mark_text

@@ -10,16 +10,8 @@ from pool.backends.redis.connection import Argument, Connection, pack, pack_word
 from pool.backends.redis.frames import UNREADABLE, quick_id
 from pool.backends.redis.intake import RedisIntake
 from pool.backends.redis.keys import SEPARATOR, class_of, is_whole, lane_field, lane_words, listed, ranks_of
-from pool.backends.redis.records import (
-    cause_frames,
-    job_arguments,
-    output_frame,
-    read_claim,
-    read_clock,
-    read_first_claim,
-    report_frames,
-    settlement_frames,
-)
+from pool.backends.redis.packing import cause_frames, job_arguments, output_frame, report_frames, settlement_frames
+from pool.backends.redis.records import read_claim, read_clock, read_first_claim
 from pool.backends.redis.scripts import step
 from pool.backends.redis.trouble import ConnectionBroken, ServerError
 from pool.clock import monotonic_now
