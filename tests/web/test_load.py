@@ -138,12 +138,14 @@ def sizes(api: Api) -> tuple[int, int]:
 
 
 SHARED_APP = """
+import time
 import pool
 from ledger import noted
 
 @pool.job(name="shared.work")
 @noted
 def work(n: int = 0) -> int:
+    time.sleep(0.005)  # else the forked workers are through before the others have asked once
     return n
 """
 
