@@ -41,8 +41,12 @@ def report(n: int = 0) -> None:
     pool.current().progress(1.0)
 
 @pool.job
-def sleep(seconds: float = 60.0) -> float:
+def sleep(seconds: float = 60.0, note: str = "") -> float:
+    """Returns when it began, and appends that to the file `note` at once."""
     began = time.clock_gettime(time.CLOCK_BOOTTIME)
+    if note:
+        with open(note, "a") as file:
+            file.write(f"{os.getpid()} {began}\\n")
     time.sleep(seconds)
     return began
 '''
