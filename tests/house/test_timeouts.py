@@ -13,7 +13,7 @@ OpenHouse = Callable[..., House]
 APP = """
 import collections, itertools, os, subprocess, sys, time
 import pool
-from ledger import note, noted
+from ledger import note, noted, wait_for_gate
 
 @pool.job(timeout=2, max_retries=0)
 @noted
@@ -31,7 +31,7 @@ def swallow_everything() -> None:
 
 DAEMON = "import os, time\\nif os.fork() == 0:\\n os.setsid()\\n if os.fork() == 0: time.sleep(303)\\n os._exit(0)"
 
-@pool.job(timeout=0.5, max_retries=0)
+@pool.job(timeout=4, max_retries=0)  # time enough to start them all
 @noted
 def leave_processes_behind() -> None:
     subprocess.Popen(["sh", "-c", "sleep 301 & sleep 302"])
@@ -52,10 +52,10 @@ def heed() -> None:
     except Exception:
         note("a broad except does not catch it")
 
-@pool.job(timeout=3)
+@pool.job(timeout=60)
 @noted
 def in_time() -> int:
-    time.sleep(0.2)
+    wait_for_gate("all")
     return os.getpid()
 """
 
@@ -66,19 +66,21 @@ def test_a_job_that_cannot_be_interrupted_is_killed_three_seconds_later_and_its_
     open_house: OpenHouse,
 ) -> None:
     house = open_house(workers=3, app=APP)
+    before = {worker.pid: worker.slot for worker in house.workers()}
     jobs = {name: house.enqueue(f"tasks.{name}") for name in STUBBORN}
-    victims = {name: house.wait_for_worker_of(job) for name, job in jobs.items()}
-    (bystander,) = house.worker_pids() - {victim.pid for victim in victims.values()}
 
     for name, job in jobs.items():
         assert_killed_for_its_timeout(house.wait_until(job, "failed"), name)
-        took = kill_time_of(house, job, victims[name].slot)
+        took = kill_time_of(house, job, before[house.runs(job)[0].pid])
         print(f"{name}: killed after {took:.2f} s")
-        assert 5 <= took < 7  # 6 on a machine that is not busy with other tests
+        assert 4 < took < 20  # 5 to 6 on a machine that is not busy with other tests; the timeout alone is 2
 
-    house.wait_for(lambda: len(house.worker_pids()) == 3, "three workers again")
+    (bystander,) = before.keys() - {house.runs(job)[0].pid for job in jobs.values()}
+    house.wait_for(lambda: [worker.state for worker in house.workers()] == ["idle"] * 3, "three workers again")
     assert bystander in house.worker_pids()
-    again = house.enqueue_many([("tasks.in_time", {})] * 12)
+    again = house.enqueue_many([("tasks.in_time", {})] * 3)
+    house.wait_for(lambda: all(house.runs(job) for job in again), "each at work")
+    house.release("all")
     pids = {int(house.wait_until(job, "completed").result or 0) for job in again}
     assert pids == house.worker_pids()
 
