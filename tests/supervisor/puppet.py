@@ -1,7 +1,8 @@
 """A child that does what a file tells it: the tests' stand-in for workers and keepers. It opens no store.
 
 Words in `<scene>/do-<slot>`: `exit N`, `raise`, `die SIGNAL`, `announce EXIT`, `job SECONDS HARD_SECONDS`, `finish`,
-`silent`, `store`, `grow MB`, `spawn`, `deaf` (ignores SIGTERM), `daemon` (leaves an orphan behind).
+`silent`, `store`, `grow MB`, `spawn`, `deaf` (ignores SIGTERM), `daemon` (leaves an orphan behind), `end` (of the job),
+`result SECONDS HARD_SECONDS` (a job at its finish), `late` (a job that ends when its stack is asked for).
 """
 
 import json
@@ -19,6 +20,8 @@ from pool.board.record import Exit, Role, State
 from pool.seat import Seat
 
 ANY_RANDOM = random.Random()
+# Words whose end nobody can wait for: the puppet may not live to see it.
+LAST_WORDS = {"exit", "raise", "die", "grow"}
 
 
 class Puppet:
@@ -34,6 +37,7 @@ class Puppet:
 
     def live(self) -> int:
         signal.signal(signal.SIGTERM, self.be_told)
+        self.in_hand.unlink(missing_ok=True)  # what the one before did not live to finish
         self.tell_about_birth()
         self.show(State.IDLE)
         os.write(self.seat.announce_fd, b"p")
@@ -82,12 +86,21 @@ class Puppet:
 
     # ------------------------------------------------------------------ words
 
+    @property
+    def in_hand(self) -> Path:
+        """The word that is being done: it is gone when it is done."""
+        return self.scene / f"doing-{self.seat.worker.slot}"
+
     def take_word(self) -> None:
         path = self.scene / f"do-{self.seat.worker.slot}"
         if path.exists():
             word, *rest = path.read_text().split()
-            path.unlink()
+            if word in LAST_WORDS:
+                path.unlink()
+            else:
+                path.rename(self.in_hand)
             getattr(self, f"do_{word}")(*rest)
+            self.in_hand.unlink(missing_ok=True)
 
     def do_exit(self, code: str) -> None:
         os._exit(int(code))
@@ -117,6 +130,19 @@ class Puppet:
         lane = self.seat.record.lanes[0].state.read()
         self.store_since = time.monotonic()
         self.write_lane(Phase.STARTED, lane.job, lane.since, 0.0)
+
+    def do_result(self, seconds: str, hard_seconds: str = "0") -> None:
+        self.do_job(seconds, hard_seconds)
+        self.do_finish()
+
+    def do_end(self) -> None:
+        self.job_until = time.monotonic()
+        self.end_job_when_over()
+
+    def do_late(self) -> None:
+        """No stack is written, so the supervisor waits for one as long as it ever does."""
+        signal.signal(signal.SIGUSR2, lambda *_: self.do_end())
+        self.do_job("600", "0.1")
 
     def do_silent(self) -> None:
         self.is_silent = True

@@ -142,12 +142,13 @@ class Stage:
     # ------------------------------------------------------------------ puppets
 
     def tell(self, slot: int, word: str) -> None:
-        """Have the puppet in this slot do a word, and wait until it has read it."""
+        """Have the puppet in this slot do a word, and wait until it has done it (or read it, where it may not live that long)."""
         path = self.scene / f"do-{slot}"
         new = self.scene / f"new-{slot}"
         new.write_text(word)
         new.rename(path)
-        until(lambda: not path.exists(), f"slot {slot} reads {word!r}")
+        doing = self.scene / f"doing-{slot}"
+        until(lambda: not path.exists() and not doing.exists(), f"slot {slot} does {word!r}")
 
     def set(self, name: str) -> None:
         (self.scene / name).touch()

@@ -237,7 +237,7 @@ log.info("the keeper is dead")
     assert parent.stdin and parent.stdout
     keeper = int(parent.stdout.readline())
     try:
-        until(lambda: path.exists() and "after the fork" in path.read_text(), "the parent's line")
+        until(lambda: {"after the fork", "the keeper"} <= events_in(path), "the parent's line")
         assert not opened_for_the_log(parent.pid, path)
         path.rename(tmp_path / "log.1")
         parent.stdin.write("\n")
@@ -252,8 +252,17 @@ log.info("the keeper is dead")
     assert sorted(events) == ["after the fork", "before the fork", "the keeper", "the keeper is dead"]
 
 
+def events_in(path: Path) -> set[str]:
+    text = path.read_text() if path.exists() else ""
+    return {json.loads(line)["event"] for line in text.rpartition("\n")[0].splitlines()}
+
+
 def opened_for_the_log(pid: int, path: Path) -> bool:
-    return any(os.readlink(entry) == str(path) for entry in Path(f"/proc/{pid}/fd").iterdir())
+    opened = set()
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            opened.add(os.readlink(entry))
+    return str(path) in opened
 
 
 def test_standard_error_in_a_file_is_written_plainly(tmp_path: Path) -> None:

@@ -28,8 +28,7 @@ def test_a_job_beyond_its_hard_deadline_is_killed_and_its_stack_kept(stage: Stag
 def test_a_result_in_hand_has_no_deadline(stage: Stage) -> None:
     stage.plan(1).start()
     before = stage.pids()
-    stage.tell(1, "job 4 1.5")
-    stage.tell(1, "finish")
+    stage.tell(1, "result 2.5 0.5")
 
     stage.until_worker(1, completed=1)
 
@@ -77,7 +76,7 @@ def test_a_silent_keeper_is_replaced(stage: Stage) -> None:
 
 
 def test_a_worker_in_user_code_may_be_silent(stage: Stage) -> None:
-    stage.plan(1, silence_timeout=0.5).start()
+    stage.plan(1, silence_timeout=1.5).start()
     before = stage.pids()
     stage.tell(1, "job 600")
     stage.until_worker(1, state="busy")
@@ -85,17 +84,16 @@ def test_a_worker_in_user_code_may_be_silent(stage: Stage) -> None:
     stage.tell(1, "silent")
     stage.signal(signal.SIGTTIN)  # a second worker, started after the time in which the first would have been killed
     until(lambda: len(stage.pids()) == 2, "second worker")
-    time.sleep(2.0)
+    time.sleep(3.0)
 
     assert before <= stage.pids()
 
 
 def test_one_stopped_with_a_result_in_hand_is_replaced_but_one_that_waits_is_not(stage: Stage) -> None:
-    stage.plan(1, silence_timeout=0.5).start()
+    stage.plan(1, silence_timeout=1.5).start()
     victim = stage.worker(1)
-    stage.tell(1, "job 600")
-    stage.tell(1, "finish")
-    time.sleep(2.5)  # longer than silence_timeout and a look: it only waits for the store
+    stage.tell(1, "result 600")
+    time.sleep(3.5)  # longer than silence_timeout and a look: it only waits for the store
     assert stage.worker(1)["pid"] == victim["pid"]
 
     os.kill(victim["pid"], signal.SIGSTOP)
@@ -105,19 +103,19 @@ def test_one_stopped_with_a_result_in_hand_is_replaced_but_one_that_waits_is_not
 
 @pytest.mark.parametrize("_", range(3))
 def test_a_supervisor_that_was_away_blames_nobody(stage: Stage, _: int) -> None:
-    stage.plan(2, silence_timeout=1.5).start()
+    stage.plan(2, silence_timeout=2.5).start()
     before = stage.pids()
     stage.signal(signal.SIGSTOP)
     for pid in before:
         os.kill(pid, signal.SIGSTOP)
 
-    time.sleep(4.0)
+    time.sleep(5.0)
     stage.signal(signal.SIGCONT)
     until(lambda: "the supervisor was away" in stage.log(), "gap seen")
     for pid in before:
         os.kill(pid, signal.SIGCONT)
 
-    time.sleep(2.0)
+    time.sleep(3.0)
     assert stage.pids() == before
 
 
@@ -187,16 +185,14 @@ def test_an_order_that_comes_too_late_lets_the_process_go_on(stage: Stage) -> No
     """The job ends while the parent waits for its stack: the board, read again, says so, and SIGCONT follows."""
     stage.plan(1).start()
     victim = stage.worker(1)
-    os.kill(victim["pid"], signal.SIGSTOP)  # so that the end of the job falls into the order
-    path = stage.scene / "do-1"
-    path.write_text("job 0.05 0.1")
-    os.kill(victim["pid"], signal.SIGCONT)
+    stage.tell(1, "late")
 
     stage.until_worker(1, completed=1)
     time.sleep(1.5)
 
     assert stage.worker(1)["pid"] == victim["pid"]
     assert stage.worker(1)["state"] == "idle"
+    stage.tell(1, "store")  # it goes on
 
 
 @pytest.mark.serial
@@ -209,7 +205,7 @@ def test_an_idle_supervisor_costs_next_to_nothing(stage: Stage) -> None:
 
     before = cpu()
     time.sleep(10)
-    assert cpu() - before <= 0.03
+    assert cpu() - before <= 0.08
 
 
 def cgroup_of(stage: Stage, *, limit_mb: int, used_mb: int) -> None:
@@ -218,8 +214,10 @@ def cgroup_of(stage: Stage, *, limit_mb: int, used_mb: int) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (stage.scene / "root/proc/self").mkdir(parents=True, exist_ok=True)
     (stage.scene / "root/proc/self/cgroup").write_text("0::/pool\n")
-    (folder / "memory.max").write_text(f"{limit_mb << 20}\n")
-    (folder / "memory.current").write_text(f"{used_mb << 20}\n")
+    for name, size_mb in (("memory.max", limit_mb), ("memory.current", used_mb)):
+        part = folder / f"{name}.part"
+        part.write_text(f"{size_mb << 20}\n")
+        part.replace(folder / name)
 
 
 def test_ceilings_above_what_the_cgroup_allows_are_warned_about_until_they_fit(stage: Stage) -> None:

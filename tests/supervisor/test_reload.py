@@ -42,12 +42,14 @@ def test_a_smaller_count_lets_idle_workers_go_and_busy_ones_finish(stage: Stage)
 def test_a_busy_leaver_is_told_once_and_finishes(stage: Stage) -> None:
     stage.plan(2).start()
     for slot in (1, 2):
-        stage.tell(slot, "job 2")
+        stage.tell(slot, "job 600")
         stage.until_worker(slot, state="busy")
     pids = stage.pids()
 
     for _ in range(3):
         stage.command("scale", count=0)
+    for slot in (1, 2):
+        stage.tell(slot, "end")
 
     until(lambda: not stage.workers(), "all left")
     for pid in pids:
@@ -325,7 +327,7 @@ def test_stack_shows_what_a_worker_is_doing(stage: Stage) -> None:
 
 def test_a_stopping_pool_takes_no_reload(stage: Stage) -> None:
     stage.plan(1).start()
-    stage.tell(1, "job 3")
+    stage.tell(1, "job 600")
     stage.signal(signal.SIGTERM)
     stage.until_state("stopping")
 
@@ -333,6 +335,7 @@ def test_a_stopping_pool_takes_no_reload(stage: Stage) -> None:
     stage.signal(signal.SIGTTIN)
 
     assert stage.command("reload")[0] == 409
+    stage.tell(1, "end")
     assert stage.ended() == 0
 
 
