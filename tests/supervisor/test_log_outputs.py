@@ -283,3 +283,45 @@ print(time.process_time() - started)
 """
     seconds = float(run(code, str(tmp_path / "log"), stdout=subprocess.PIPE).stdout)
     assert seconds < 5
+
+
+def test_a_program_that_is_no_pool_gets_our_lines_through_its_own_logging() -> None:
+    code = """
+import logging
+logging.basicConfig(level=logging.INFO, format="%(name)s %(levelname)s %(message)s")
+log.debug("too small"); log.warning("100% odd", slot=3, text="a b")
+"""
+    assert run(code, stderr=subprocess.PIPE).stderr == 'jobpool WARNING 100% odd slot=3 text="a b"\n'
+
+
+def test_a_line_written_by_a_signal_handler_tears_none(tmp_path: Path) -> None:
+    code = """
+import signal
+configure("worker 1", False, file=sys.argv[1], format="json")
+signal.signal(signal.SIGALRM, lambda *_: log.info("in the handler"))
+signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
+for n in range(2000): log.info("a line", n=n)
+signal.setitimer(signal.ITIMER_REAL, 0)
+"""
+    path = tmp_path / "log"
+    assert run(code, str(path)).returncode == 0
+    events = [json.loads(line)["event"] for line in path.read_text().splitlines()]
+    assert events.count("a line") == 2000 and "in the handler" in events
+
+
+def test_a_field_that_logs_while_it_is_written_costs_no_line(tmp_path: Path) -> None:
+    code = """
+configure("worker 1", False, file=sys.argv[1])
+class Talkative:
+    def __str__(self): log.info("from within"); return "told"
+class Broken:
+    def __str__(self): raise RuntimeError
+log.info("outer", field=Talkative()); log.info("never", field=Broken()); log.info("next")
+"""
+    path = tmp_path / "log"
+    assert run(code, str(path)).returncode == 0
+    assert [line.partition(": ")[2] for line in path.read_text().splitlines()] == [
+        "from within",
+        "outer field=told",
+        "next",
+    ]
