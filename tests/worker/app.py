@@ -282,6 +282,14 @@ async def later(ledger: str, seconds: float) -> str:
     return "done"
 
 
+@pool.job(queue="async")
+async def held_async(ledger: str, gate: str) -> None:
+    """Runs until the file `gate` exists."""
+    note(ledger, "start")
+    while not os.path.exists(gate):
+        await asyncio.sleep(0.005)
+
+
 @pool.job(timeout=0.2, max_retries=0)
 async def too_late(ledger: str) -> None:
     try:

@@ -7,6 +7,7 @@ import pytest
 from pool.jobs.job import Job
 from pool.jobs.lifecycle import Reason, Status
 from tests.helpers.hired import Shop
+from tests.helpers.until import until
 
 
 def outcome_of(shop: Shop, how: str) -> Job:
@@ -117,5 +118,6 @@ def test_what_a_job_says_is_kept_and_logged_with_its_id(shop: Shop) -> None:
     output = shop.until_over(job).attempts[0].output
     for words in ("hello there", "to stderr", "through logging", "as bytes"):
         assert words in output
-    line = next(line for line in (shop.folder / "log").read_text().splitlines() if "hello there" in line)
+    log = shop.folder / "log"
+    line = until(lambda: next((line for line in log.read_text().splitlines() if "hello there" in line), ""), "its line")
     assert job in line

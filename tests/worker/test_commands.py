@@ -86,7 +86,7 @@ def test_a_field_that_argv_names_and_the_payload_lacks_is_a_misfit(shop: Shop) -
 
 def test_at_the_timeout_the_whole_group_is_killed(shop: Shop) -> None:
     job = put(shop, max_retries=0)
-    worker = hire(shop, "sleep 300 & echo $! > grandchild; echo $$ > child; wait", timeout=0.5)
+    worker = hire(shop, "sleep 300 & echo $! > grandchild; echo $$ > child; wait", timeout=3.0)
     over = shop.until_over(job)
     assert over.reason is Reason.TIMEOUT
     for name in ("child", "grandchild"):

@@ -31,14 +31,14 @@ def order(worker: Hired, job: str, **fields: int) -> None:
 
 
 def test_a_timeout_is_raised_in_the_job_past_a_broad_except(shop: Shop) -> None:
-    job = stuck(shop, timeout=0.2, max_retries=1)
+    job = stuck(shop, timeout=1.5, max_retries=1)
     worker = shop.hire()
 
     over = shop.until_over(job)
 
     assert (over.status, over.reason) == (Status.FAILED, Reason.TIMEOUT)
     assert ledger(shop) == ["start", "cleaned up"] * 2
-    assert "timeout of 0.2 s" in (over.error or "")
+    assert "timeout of 1.5 s" in (over.error or "")
     assert not worker.has_ended()
 
 
@@ -65,7 +65,7 @@ def test_a_cancelled_job_is_ended_and_is_cancelled(shop: Shop) -> None:
 
 
 def test_an_order_for_an_older_claim_does_nothing(shop: Shop) -> None:
-    job = stuck(shop, timeout=0.5, max_retries=0)
+    job = stuck(shop, timeout=1.5, max_retries=0)
     worker = shop.hire()
     until(lambda: ledger(shop), "the start")
     order(worker, job, cancel_claim=7, lost_claim=9)
@@ -74,7 +74,7 @@ def test_an_order_for_an_older_claim_does_nothing(shop: Shop) -> None:
 
 def test_an_order_for_another_job_with_the_same_claim_number_does_nothing(shop: Shop) -> None:
     """Nearly every job has claim 1."""
-    job = stuck(shop, timeout=0.5, max_retries=0)
+    job = stuck(shop, timeout=1.5, max_retries=0)
     worker = shop.hire()
     until(lambda: ledger(shop), "the start")
     order(worker, new_job_id(), cancel_claim=1, lost_claim=1)
@@ -99,9 +99,11 @@ def test_a_job_whose_claim_is_lost_is_dropped(shop: Shop) -> None:
 def test_a_cancel_that_stands_before_the_start_prevents_it(shop: Shop) -> None:
     job = stuck(shop)
     record = shop.board.record(0)
+    shop.store.set_queue("default", paused=True)  # until the order stands
     worker = shop.fork(shop.config())
     record.lanes[0].order.write(*NO_ORDER._replace(cancel_job=UUID(job).bytes, cancel_claim=1))
     worker.until_ready()
+    shop.store.set_queue("default", paused=False)
     over = shop.until_attempts(job, 1)
     assert over.attempts[0].outcome in (Outcome.CANCELLED, Outcome.RETURNED)
     assert ledger(shop) == []
