@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pool.backends.sqlite.backend import SqliteBackend
-from pool.backends.sqlite.lock import lock_of
+from pool.backends.sqlite.lock import Turn, lock_of, open_side_file
 from pool.clock import monotonic_now
 from pool.errors import BackendBusy
 from tests.helpers.builders import ANYTHING, Hand, drain, new_jobs, put
@@ -93,6 +93,37 @@ def test_the_lock_of_a_killed_process_is_free_at_once(path: str, holder: Holder)
     holder.kill()
     assert done.wait(10), "a dead holder wakes nobody: waiters look again by themselves"
     waiter.join()
+
+
+def turns(folder: Path, count: int) -> list[Turn]:
+    """As so many processes have them."""
+    return [Turn(open_side_file(str(folder / "lock"), folder.stat())) for _ in range(count)]
+
+
+def test_who_watches_sees_the_next_release(tmp_path: Path) -> None:
+    mine, other = turns(tmp_path, 2)
+    seen = mine.now()
+    assert not mine.watch(seen), "nothing was released"
+    other.pass_on()
+    until(lambda: mine.watch(seen), "it is seen")
+
+
+def test_who_dies_while_it_watches_keeps_nobody_asleep(tmp_path: Path) -> None:
+    """Its mark is left behind: the next release but for a moment wakes who sleeps as ever."""
+    mine, other = turns(tmp_path, 2)
+
+    def watch_for_ever() -> None:
+        while True:
+            other.watch(other.now())
+
+    pid = os.fork()
+    if pid == 0:
+        watch_for_ever()
+    until(lambda: mine._words[2], "it watches")
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    mine.mark_waiting()
+    until(lambda: (mine.pass_on(), mine._words[1] == 0)[1], "a release wakes")
 
 
 def test_a_process_outside_our_queue_is_waited_for(path: str) -> None:

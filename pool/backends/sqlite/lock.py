@@ -3,6 +3,8 @@
 Ownership is an fcntl record lock on a file beside the database: the kernel frees it when its process ends, and a child
 does not inherit it. Waiting is a futex on a counter in that file, which wakes who has waited longest; where there is no
 futex, and after the death of a holder, a waiter looks again by itself after a few milliseconds.
+One waiter at a time watches the counter for a moment before it sleeps: most steps are shorter than to be woken takes. While
+it watches, nobody else is woken; who sleeps looks again soon enough to have its share.
 An fcntl lock is lost when *any* descriptor of its file is closed, so a process has one `WriteLock` per file (`lock_of`).
 """
 
@@ -29,6 +31,9 @@ _OWNER, _OWNER_AT = struct.Struct("=QQQ"), 64
 _SUFFIX = "-lock"
 _LOOK_AGAIN_S = 0.01
 _POLL_S = 0.0005
+_WATCH_US = 150
+_WORD = 0xFFFFFFFF
+_HAS_COMPANY = len(os.sched_getaffinity(0)) > 1  # on a lone processor the holder cannot go on while we watch
 
 
 class _Timespec(ctypes.Structure):
@@ -36,7 +41,8 @@ class _Timespec(ctypes.Structure):
 
 
 class Turn:
-    """Two words that all processes map: a stamp that changes with each release, and whether somebody may be waiting."""
+    """Three words that all processes map: a stamp that changes with each release, whether somebody may be asleep in the
+    line, and until when (in microseconds) somebody watches the stamp."""
 
     def __init__(self, fd: int) -> None:
         self._map = mmap.mmap(fd, mmap.PAGESIZE)
@@ -64,12 +70,28 @@ class Turn:
         """Called after a release: change the stamp, so that nobody starts to wait on the old one, and wake who waits longest.
 
         Two processes may do this at once, so the stamp is drawn from a clock and not counted up."""
-        words = self._words
-        words[0] = time.monotonic_ns() & 0xFFFFFFFF
-        if words[1]:
+        words, now = self._words, time.monotonic_ns()
+        words[0] = now & _WORD
+        if words[1] and not self._is_watched(now):
             words[1] = 0
             if _SYS_FUTEX:
                 self._syscall(_SYS_FUTEX, self._address, _FUTEX_WAKE, 1, None, None, 0)
+
+    def watch(self, seen: int) -> bool:
+        """Look out for another stamp for a moment, awake, unless somebody does so already; whether it came."""
+        words, now = self._words, time.monotonic_ns()
+        if not _HAS_COMPANY or self._is_watched(now):
+            return False
+        until = now + _WATCH_US * 1000
+        words[2] = until // 1000 & _WORD
+        while words[0] == seen and time.monotonic_ns() < until:
+            pass
+        words[2] = 0
+        return words[0] != seen
+
+    def _is_watched(self, now: int) -> bool:
+        """A mark that its maker did not live to take away says nothing after its moment."""
+        return 0 < self._words[2] - (now // 1000 & _WORD) <= _WATCH_US
 
     def wait(self, seen: int, seconds: float) -> None:
         """Sleep until the stamp is no longer `seen`, at most `seconds`."""
@@ -150,17 +172,21 @@ class WriteLock:
         return True
 
     def _stand_in_line(self, seconds: float) -> None:
-        deadline = monotonic_now() + seconds
+        deadline, has_slept = monotonic_now() + seconds, False
         while True:
             seen = self._turn.now()
             if self._try():
-                self._turn.mark_waiting()  # others may still stand behind us
+                if has_slept:
+                    self._turn.mark_waiting()  # others may still stand behind us
                 return
+            if self._turn.watch(seen):
+                continue
             self._turn.mark_waiting()
             left = deadline - monotonic_now()
             if left <= 0:
                 raise BackendBusy(self._database, seconds, self.holder_pid())
             self._turn.wait(seen, left)
+            has_slept = True
 
 
 def open_side_file(path: str, like: os.stat_result) -> int:
