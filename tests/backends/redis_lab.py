@@ -1,5 +1,6 @@
 """What the Redis tests share: a rich store to meddle with, its picture, and every step that may be taken on it."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from tests.helpers.until import until
 
 NAMESPACE = "lab"
 ROOT = f"{{jobpool:{NAMESPACE}}}:"
-QUEUE_SETS = ("pending", "scheduled", "late", "running", "completed", "failed", "cancelled")
+QUEUE_SETS = ("pending", "scheduled", "late", "completed", "failed", "cancelled")
 FIXED = (
     "jobs", "state", "past", "ids", "heads", "dues", "queues", "stats", "unique", "idem", "idem_at", "bells", "expiry",
     "pools", "ticks",
@@ -79,6 +80,16 @@ class Lab:
         """Every key that a step may use, there or not."""
         queues = [f"{part}:{queue}" for part in QUEUE_SETS for queue in ("default", "next")]
         return [ROOT + name for name in (*FIXED, *queues, f"pool:{self.house}", "bell:0:100:*:")]
+
+
+def counted(lab: Lab) -> Counter[str]:
+    """How many jobs run, by queue, as the store counts them."""
+    return Counter({queue.name: queue.running for queue in lab.store.queues() if queue.running})
+
+
+def listed(lab: Lab) -> Counter[str]:
+    """The same, as it lists them."""
+    return Counter(job.queue for job in lab.store.jobs(JobFilter(status=Status.RUNNING)).jobs)
 
 
 @dataclass

@@ -6,7 +6,7 @@ import pytest
 
 from pool.errors import BackendFull, BackendUnavailable
 from pool.jobs.lifecycle import Status
-from tests.backends.redis_lab import LOOKS, STEPS, Lab, build, fresh, spoil
+from tests.backends.redis_lab import LOOKS, STEPS, Lab, build, counted, fresh, listed, spoil
 from tests.helpers.servers import FLAVOURS, running
 
 __all__ = ["fresh"]
@@ -29,6 +29,7 @@ def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
 @pytest.mark.parametrize("name", STEPS)
 def test_every_step_works_when_nothing_is_in_its_way(fresh: Lab, name: str) -> None:
     STEPS[name](fresh)
+    assert counted(fresh) == listed(fresh), "running jobs are counted, and kept in no list of their own"
 
 
 @pytest.mark.parametrize("name", {**STEPS, **LOOKS})

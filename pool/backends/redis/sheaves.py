@@ -8,7 +8,7 @@ from typing import Any
 from pool.backends.contract import Answer, Want
 from pool.backends.redis.connection import pack_words
 from pool.backends.redis.frames import UNREADABLE, quick_id
-from pool.backends.redis.keys import SEPARATOR, class_of, is_whole, lane_field, listed
+from pool.backends.redis.keys import SEPARATOR, class_of, is_whole, lane_field, lane_words, listed
 from pool.backends.redis.packing import settlement_frames
 from pool.backends.redis.records import read_claim, read_clock, read_first_claim
 from pool.backends.redis.scripts import step
@@ -22,7 +22,8 @@ MOST_LANES = 500  # a script's arguments and unpack have their limits
 PLAIN_AGAIN = 16  # calls of the lead alone before a plain case is hoped for again
 _WORD = struct.Struct(">H16sIdI")  # lane, job id, claim, started_at, length of the frames
 _ANSWERS = {ord("0"): Answer(), ord("1"): Answer(True), ord("2"): Answer(False)}
-_NOT_PLAIN = 3
+_HAS_CLAIM = 4  # more than the digit that says what was settled
+_NOT_PLAIN, _ASKED_BEFORE = 3, 4
 
 
 class RedisSheaves(RedisWork):
@@ -61,7 +62,7 @@ class RedisSheaves(RedisWork):
         if answer[0] == _NOT_PLAIN:
             self._odd_calls = PLAIN_AGAIN if answer[1] else 0
             return self._one_by_one(lanes, request, settlements, want)
-        if answer[0]:
+        if answer[0] not in (0, _ASKED_BEFORE):
             raise refusal(lanes[0], request, answer)
         self._odd_calls = 0
         return self._read(lanes, answer)
@@ -92,14 +93,14 @@ class RedisSheaves(RedisWork):
             pack_words((*numbers, words)),
             after,
         )
-        return self._session.run_packed(step("exchange_many"), 1 + 6 + 11 + len(lanes), rest)
+        return self._session.run_packed(step("exchange_many"), 1 + 6 + 11 + 2 * len(lanes), rest)
 
     def _sheaf_pieces(self, lanes: tuple[LaneId, ...]) -> tuple[bytes, bytes]:
         who = lanes[0].worker
         keys = (*self._keys.exchange, self._keys.pool(who.pool))
         before = pack_words((len(keys), *keys, who.generation))
         mark = SEPARATOR.join((f"mark/{who.slot}.{who.generation}", mark_text(process_mark())))
-        return before, pack_words((mark, f"bar/{who.slot}", "beat", *map(lane_field, lanes)))
+        return before, pack_words((mark, f"bar/{who.slot}", "beat", *map(lane_field, lanes), *map(lane_words, lanes)))
 
     def _forget_pieces(self) -> None:
         super()._forget_pieces()
@@ -116,17 +117,25 @@ class RedisSheaves(RedisWork):
 
     def _read(self, lanes: Sequence[LaneId], answer: list[Any]) -> list[Answer]:
         _, digits, seconds, microseconds, *given = answer
-        answers = [_ANSWERS[digit] for digit in digits]
-        claimed_at = read_clock(seconds, microseconds)
-        for at in range(0, len(given), 4):
-            place, packed, raw, kept = given[at : at + 4]
-            try:
-                claim = read_claim(packed, raw, kept) if kept else read_first_claim(packed, raw, claimed_at)
-            except UNREADABLE:
-                self._hand_back(lanes[place], Reason.INVALID_RECORD)
-                continue
-            answers[place] = Answer(answers[place].settled, self._on_disk(lanes[place], claim))
+        claims, claimed_at = zip(*given, strict=True), read_clock(seconds, microseconds)
+        answers = []
+        for lane, digit in zip(lanes, digits, strict=True):
+            if digit in _ANSWERS:
+                answers.append(_ANSWERS[digit])
+            else:
+                settled = _ANSWERS[digit - _HAS_CLAIM].settled
+                answers.append(Answer(settled, self._claim_from(lane, claimed_at, *next(claims))))
         return answers
+
+    def _claim_from(
+        self, lane: LaneId, claimed_at: float, packed: bytes, raw: bytes, kept: bytes = b""
+    ) -> Claim | None:
+        try:
+            claim = read_claim(packed, raw, kept) if kept else read_first_claim(packed, raw, claimed_at)
+        except UNREADABLE:
+            self._hand_back(lane, Reason.INVALID_RECORD)
+            return None
+        return self._on_disk(lane, claim)
 
     def _on_disk(self, lane: LaneId, claim: Claim) -> Claim | None:
         """Only the lead is ever handed a job that is started at most once."""

@@ -45,7 +45,7 @@ local function adopt(lane_name, id, claim, s, record)
   local has_extras = record.extras ~= '' or record.expires_at > 0
   if has_extras and not has(s.flags, F_EXTRAS) then s.flags = s.flags + F_EXTRAS end
   s.status, s.lane, s.claim, s.claimed = RUNNING, POOL_TEXT .. '/' .. lane_name, claim, NOW
-  call('ZADD', ROOT .. 'running:' .. s.queue, NOW_TEXT, id)
+  count_running(s.queue, '1')
   save_state(id, s)
   local lane = fields[lane_name] and read_lane(fields[lane_name])
     or {request = 0, settled = 0, claim = 0, lease = 0, sign = 0, id = ''}

@@ -12,6 +12,7 @@
 --      settled 0 none, 1 yes, 2 lost, and 4 more if this is the answer to a number that was asked before; then, if there is a claim, id, record, state, or "" for a first claim, and the seconds
 --      and microseconds of it.
 local call, pcall_redis = redis.call, redis.pcall
+local read, sub = struct.unpack, string.sub
 local JOBS, STATE, HEADS, DUES, STATS, POOL = unpack(KEYS)
 local LANE, LANE_WORDS, WANT, BELL, PLAIN = ARGV[1], ARGV[4], ARGV[6], ARGV[8], ARGV[10]
 local request = tonumber(ARGV[5])
@@ -20,21 +21,22 @@ local entry = kept[1]
 local is_barred = kept[2] and tonumber(ARGV[2]) <= tonumber(kept[2])
 local clock = call('TIME')
 local NOW = tonumber(clock[1]) + tonumber(clock[2]) / 1000000
-local ROOT = string.sub(JOBS, 1, -5)
+local ROOT = sub(JOBS, 1, -5)
 
 -- ---------------------------------------------------------------- the straight road
 -- A known lane completes a plain job and takes the next plain one: by far the most frequent step. It is written out
 -- here, without functions and tables, and with as few texts as can be: each text that Lua makes or is given is hashed,
--- looked up and swept away later, and that is what most of a step's time goes into. Nothing is written before all is
--- known to be plain; whatever is not breaks off to the long road below, which is complete. Layouts and letters are those
--- of parts/records.lua.
+-- looked up and swept away later, and that is what most of a step's time goes into. A text that is joined from pieces
+-- costs a third of a packed one. Nothing is written before all is known to be plain; whatever is not breaks off to the
+-- long road below, which is complete. Layouts and letters are those of parts/records.lua.
+local NONE = '\0\0\0\0\0\0\0\0' -- a time that is not
 repeat
   if not entry or #entry < 25 or is_barred or #ARGV > 10 then break end
-  local last, _, _, lease, _, id_at = struct.unpack('>dBIdI', entry)
+  local last, _, _, lease, _, id_at = read('>dBIdI', entry)
   if request <= last or lease > 0 then break end
-  local job, job_claim, started, frames_at = nil, 0, 0, 0
-  if PLAIN ~= '' then job, job_claim, started, frames_at = struct.unpack('>c16Id', PLAIN) end
-  if id_at <= #entry and string.sub(entry, id_at) ~= job then break end
+  local job, job_claim, started, frames_at = nil, 0, '', 0
+  if PLAIN ~= '' then job, job_claim, started, frames_at = read('>c16Ic8', PLAIN) end
+  if id_at <= #entry and sub(entry, id_at) ~= job then break end
 
   -- the next job: of an explicit list the first queue that has one, else the best of the two queues with the lowest
   -- bounds, provided that no third can have a better one
@@ -94,9 +96,9 @@ repeat
       raw = call('HGET', JOBS, id)
       local flags = raw and #raw >= 32 and string.byte(raw)
       if flags ~= 0 and flags ~= 2 then break end
-      local type_n, queue_n, owner_n, at = struct.unpack('>HHH', raw, 23)
+      local type_n, queue_n, owner_n, at = read('>HHH', raw, 23)
       local extras_n = 0
-      if flags == 2 then extras_n, at = struct.unpack('>I', raw, at) end
+      if flags == 2 then extras_n, at = read('>I', raw, at) end
       if owner_n == 65535 then owner_n = 0 end
       at = at + type_n + queue_n + owner_n
       local ends = at + extras_n
@@ -104,7 +106,7 @@ repeat
       while at + 4 < ends do -- of extras only a timeout (T) and a parent (P) are plain: nobody has to be paid for them
         local tag = string.byte(raw, at)
         if tag ~= 84 and tag ~= 80 then break end
-        extras_n, at = struct.unpack('>I', raw, at + 1)
+        extras_n, at = read('>I', raw, at + 1)
         at = at + extras_n
       end
       if at ~= ends then break end
@@ -117,38 +119,48 @@ repeat
   if id and states[2] then break end
   local where = id and LANE_WORDS .. struct.pack('>H', #queue) .. queue
   local done, done_queue
+  local now = struct.pack('>d', NOW)
   if job then
     local old = states[1]
     if not old or #old < 56 + #LANE_WORDS then break end
-    local status, flags, claim, retries, kills, losses, misfits, _, claimed = struct.unpack('>BBIHHHHdd', old)
+    local status, flags, claim, _, _, _, _, due = read('>BBIHHHHd', old)
     if status ~= 114 or flags ~= 0 or claim ~= job_claim then break end
-    local stood = string.sub(old, 55)
+    local stood = sub(old, 55)
     if stood == where then
       done_queue = queue
     else
-      if string.sub(stood, 1, #LANE_WORDS) ~= LANE_WORDS then break end
-      local queue_n, queue_at = struct.unpack('>H', stood, #LANE_WORDS + 1)
+      if sub(stood, 1, #LANE_WORDS) ~= LANE_WORDS then break end
+      local queue_n, queue_at = read('>H', stood, #LANE_WORDS + 1)
       if queue_at + queue_n ~= #stood + 1 then break end
-      done_queue = string.sub(stood, queue_at)
+      done_queue = sub(stood, queue_at)
     end
-    done = struct.pack('>BBIHHHHdddddc0', 99, 8, claim, retries, kills, losses, misfits, 0, claimed, started, NOW, NOW, stood)
-    if frames_at <= #PLAIN then done = done .. string.sub(PLAIN, frames_at) end
+    -- completed, plain; claim, counts, due, claimed as they were; finished and updated now
+    local counts = due == 0 and sub(old, 3, 30) or sub(old, 3, 14) .. NONE .. sub(old, 23, 30)
+    done = 'c\8' .. counts .. started .. now .. now .. stood .. sub(PLAIN, frames_at)
   end
   local completed = done and ROOT .. 'completed:' .. done_queue
-  local running = id and ROOT .. 'running:' .. queue
-  if done then call('LLEN', completed) end
-  if id and queue ~= done_queue then call('ZCARD', running) end
   if WANT == '' then call('HLEN', STATS) end
 
-  -- from here on it writes; the first write is one that a full store does not refuse
+  -- from here on it writes; where the first write is refused (a full store, a broken key) nothing has been done yet
   local settled = 0
-  if not id then call('ZREM', HEADS, '') end
-  if done then
-    call('ZREM', done_queue == queue and running or ROOT .. 'running:' .. done_queue, job)
-    call('RPUSH', completed, job)
+  if not done then
+    call('ZREM', HEADS, '') -- never refused, so nothing after it is
+  else
+    if type(pcall_redis('RPUSH', completed, job)) == 'table' then break end
     local counter = string.format('h:%d:completed', NOW / 3600)
     if type(pcall_redis('HINCRBY', STATS, counter, '1')) == 'table' then call('HSET', STATS, counter, '1') end
     settled = 1
+  end
+  if done_queue ~= queue then -- running jobs are only counted; mostly one goes and one comes
+    local field
+    if done then
+      field = 'r:' .. done_queue
+      if type(pcall_redis('HINCRBY', STATS, field, '-1')) == 'table' then call('HSET', STATS, field, '0') end
+    end
+    if id then
+      field = 'r:' .. queue
+      if type(pcall_redis('HINCRBY', STATS, field, '1')) == 'table' then call('HSET', STATS, field, '1') end
+    end
   end
   local sign = tonumber(kept[3] or 0)
   if not id then
@@ -157,9 +169,8 @@ repeat
     do return {0, settled} end
   end
   call('ZREM', pending, id)
-  local state = struct.pack('>BBIHHHHdddddc0', 114, 0, 1, 0, 0, 0, 0, 0, NOW, 0, 0, NOW, where)
+  local state = 'r\0\0\0\0\1' .. NONE .. NONE .. now .. NONE .. NONE .. now .. where -- its first claim
   if done then call('HSET', STATE, job, done, id, state) else call('HSET', STATE, id, state) end
-  call('ZADD', running, '0', id)
   if behind then call('ZADD', HEADS, behind_rank, behind) end
   if pcall_redis('LLEN', BELL) == 0 then -- a bell that is rung already needs no look at what is left
     local is_left = call('ZCARD', pending) > 0
@@ -249,7 +260,6 @@ local function find_held()
 end
 
 local function check_before_settling()
-  call('ZCARD', ROOT .. 'running:' .. held.queue)
   local outcome = OUTCOME
   local is_plain = outcome == 'completed' and #ARGV < CHILDREN and not has(held.flags, F_EXTRAS)
   if is_plain then
@@ -276,8 +286,7 @@ local function settle()
   if has(held.flags, F_ALONE) and outcome ~= 'returned' then held.flags = held.flags - F_ALONE end
   local is_cancelled = outcome == 'cancelled' or (has(held.flags, F_CANCEL) and (outcome == 'retried' or outcome == 'returned'))
   if is_cancelled then outcome, reason = 'cancelled', 'cancelled' end
-  call('ZREM', ROOT .. 'running:' .. held.queue, JOB)
-  if held.status == WAITING then leave_place(JOB, held.queue) end
+  if held.status == WAITING then leave_place(JOB, held.queue) else count_running(held.queue, '-1') end
   held.started = STARTED
   held.tail = merge_frames(held.tail, FRAMES)
   local is_unstarted = outcome == 'returned' and held.started == 0 and MISFIT ~= '1'
@@ -333,7 +342,7 @@ local function hand_out(queue, id, raw, found, s)
   if owes(found) or found.expires_at > 0 then
     if not has(s.flags, F_EXTRAS) then s.flags = s.flags + F_EXTRAS end
   end
-  call('ZADD', ROOT .. 'running:' .. queue, NOW_TEXT, id)
+  count_running(queue, '1')
   lane.id, lane.claim, lane.lease = id, s.claim, tonumber(LEASE)
   return {id, raw, save_state(id, s)}
 end

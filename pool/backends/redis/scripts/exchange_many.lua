@@ -2,65 +2,67 @@
 -- KEYS 1 jobs  2 state  3 heads  4 dues  5 stats  6 pool:<pool> of the worker
 -- ARGV 1 generation of the worker  2 request  3 want: "" none, "*" or "="  4 names of queues between unit separators
 --      5 bell:<class>  6 claims ahead at most  7 how many jobs of the queue to leave
---      8 words: (>Hc16IdI lane from 0, job id, claim, started_at, length of frames; frames)*, each of a plain completion
+--      8 words: (>Hc16Ic8I lane from 0, job id, claim, started_at, length of frames; frames)*, each of a plain completion
 --      9 "mark/<slot.generation>", unit separator, mark of the process
---      10 "bar/<slot>"  11 "beat"  12 on: entries of the lanes in the pool's hash, the lead first
--- Returns {verdict, ...}: 0 fine: a digit per lane (settled: 0 none, 1 yes, 2 lost), seconds and microseconds, then lane,
---      id, record, state ("" claim 1 of now) of each claim; 1 refused: the last request; 2 barred; 3 nothing was done, the
---      lanes have to call exchange one by one: then 1 if jobs were not plain, which is likely to go on.
--- Few texts are made here, for that is what takes the time (exchange.lua); layouts are those of parts/records.lua.
+--      10 "bar/<slot>"  11 "beat"  12 on: entries of the lanes in the pool's hash, the lead first; then, in the same order,
+--      the lanes as a state has them (>H length, text)
+-- Returns {verdict, ...}: 0 fine: a digit per lane (settled: 0 none, 1 yes, 2 lost; 4 more with a claim), seconds and
+--      microseconds, ids, records, all in the order of the lanes: claim 1 of now; 1 refused: the last request; 2 barred; 3
+--      nothing was done, the lanes have to call exchange one by one: then 1 if jobs were not plain, which is likely to go
+--      on; 4 as 0, but of a number that was asked before: then their states too.
+-- Few texts are made here and most of them by joining pieces, for that is what takes the time (exchange.lua); tables are
+-- made in their full size (`room`), for growing them is the next. Layouts are those of parts/records.lua.
 local call, pcall_redis = redis.call, redis.pcall
+local read, sub = struct.unpack, string.sub
 local JOBS, STATE, HEADS, DUES, STATS, POOL = unpack(KEYS)
-local ROOT = string.sub(JOBS, 1, -5)
+local ROOT = sub(JOBS, 1, -5)
 local WANT = ARGV[3]
-local POOL_TEXT = string.sub(POOL, #ROOT + 6)
-local LANES = #ARGV - 11
+local LANES = (#ARGV - 11) / 2
+local FIELD, PLACE = 11, LANES + 11 -- those of lane n stand behind these in ARGV
 local NOT_NOW, NOT_PLAIN = {3, 0}, {3, 1}
-local ENTRY, STATE_HEAD, NEW_STATE = '>dBIdI', '>BBIHHHHdd', '>BBIHHHHdddddc0'
+local ENTRY, STATE_HEAD = '>dBIdI', '>BBIHHHHd'
 local clock = call('TIME') -- read once: it moves inside a step on older servers
 local NOW = tonumber(clock[1]) + tonumber(clock[2]) / 1000000
 local request = tonumber(ARGV[2])
-local kept = call('HMGET', POOL, unpack(ARGV, 10))
+local kept = call('HMGET', POOL, unpack(ARGV, 10, PLACE))
 local is_barred = kept[1] and tonumber(ARGV[1]) <= tonumber(kept[1])
 local lead = kept[3]
 
--- How the lane stands in a state: >H length, text.
-local function lane_words(n)
-  local text = POOL_TEXT .. '/' .. ARGV[n + 11]
-  return struct.pack('>Hc0', #text, text)
-end
+-- A table with room for something of each lane.
+local function room() return {unpack(ARGV, FIELD + 1, PLACE)} end
 
 local function is_held(state, claim, n)
   if not state or #state < 56 then return false end
-  local status, _, its_claim = struct.unpack(STATE_HEAD, state)
-  local lane = lane_words(n)
-  return status == 114 and its_claim == claim and string.sub(state, 55, 54 + #lane) == lane
+  local status, _, its_claim = read(STATE_HEAD, state)
+  local lane = ARGV[PLACE + n]
+  return status == 114 and its_claim == claim and sub(state, 55, 54 + #lane) == lane
 end
 
 local function same_answer()
-  local digits, answer = {}, {0, '', clock[1], clock[2]}
+  local digits, ids, records, states = {}, {}, {}, {}
   for n = 1, LANES do
     local entry, digit = kept[n + 2], 0
     if entry and #entry >= 25 then
-      local number, settled, claim, _, _, id_at = struct.unpack(ENTRY, entry)
+      local number, settled, claim, _, _, id_at = read(ENTRY, entry)
       if number == request then
         digit = settled
-        local id = string.sub(entry, id_at)
+        local id = sub(entry, id_at)
         local state = id ~= '' and WANT ~= '' and call('HGET', STATE, id)
         if is_held(state, claim, n) then
-          for _, part in ipairs({n - 1, id, call('HGET', JOBS, id), state}) do answer[#answer + 1] = part end
+          local k = #ids + 1
+          ids[k], records[k], states[k] = id, call('HGET', JOBS, id), state
+          digit = digit + 4
         end
       end
     end
     digits[n] = digit
   end
   call('ZREM', HEADS, '') -- never refused, so nothing after it is
-  call('HSET', POOL, ARGV[12], lead) -- a write, so that WAITAOF after a lost reply waits for the claim too
-  answer[2] = table.concat(digits)
-  return answer
+  call('HSET', POOL, ARGV[FIELD + 1], lead) -- a write, so that WAITAOF after a lost reply waits for the claim too
+  return {4, table.concat(digits), clock[1], clock[2], ids, records, states}
 end
 
-local last = lead and #lead >= 25 and struct.unpack('>d', lead) or 0
+local last = lead and #lead >= 25 and read('>d', lead) or 0
 if request < last then return {1, last} end
 if request == last then
   if is_barred and WANT ~= '' then return {2} end
@@ -70,36 +72,39 @@ if is_barred then return NOT_NOW end
 
 -- ---------------------------------------------------------------- look first: what the lanes hold, and their words
 
-local held = {} -- by lane: the id in its entry; false for none
+local held = room() -- by lane: the id in its entry; false for none
 for n = 1, LANES do
   local entry = kept[n + 2]
   if entry then
     if #entry < 25 then return NOT_NOW end
-    local number, _, _, lease, _, id_at = struct.unpack(ENTRY, entry)
+    local number, _, _, lease, _, id_at = read(ENTRY, entry)
     if number >= request or lease > 0 then return NOT_NOW end
-    held[n] = id_at <= #entry and string.sub(entry, id_at)
-  else
-    held[n] = false
+    entry = id_at <= #entry and sub(entry, id_at)
   end
+  held[n] = entry
 end
 
-local done, done_lane, done_claim, done_start, done_frames, words, at = {}, {}, {}, {}, {}, ARGV[8], 1
+-- Of the k-th word: its lane, claim, start, frames. The jobs: those that are done, then those that are handed out.
+local lane_of, claim_of, start_of, frames_of, jobs = room(), room(), room(), {}, {unpack(ARGV)}
+local done, words, at, size = 0, ARGV[8], 1, 0
 while at <= #words do
-  local k, lane, size = #done + 1
-  lane, done[k], done_claim[k], done_start[k], size, at = struct.unpack('>Hc16IdI', words, at)
-  done_lane[k] = lane + 1
+  local lane
+  done = done + 1
+  lane, jobs[done], claim_of[done], start_of[done], size, at = read('>Hc16Ic8I', words, at)
+  lane = lane + 1
+  lane_of[done] = lane
   if size > 0 then
-    done_frames[k] = string.sub(words, at, at + size - 1)
+    frames_of[done] = sub(words, at, at + size - 1)
     at = at + size
   end
-  if held[lane + 1] ~= done[k] then return NOT_NOW end
-  held[lane + 1] = false
+  if held[lane] ~= jobs[done] then return NOT_NOW end
+  held[lane] = false
 end
 
 -- ---------------------------------------------------------------- look first: the next jobs, all of one queue
 
 local queue, pending, found, stride, below, behind, behind_rank
-local free = {} -- lanes that may be given something ahead
+local free, spare = room(), 0 -- lanes that may be given something ahead
 if WANT ~= '' then
   if held[1] then return NOT_NOW end -- the lead makes sure of an old claim
   if call('ZCARD', DUES) > 0 and call('ZRANGEBYSCORE', DUES, '-inf', NOW, 'LIMIT', '0', '1')[1] then return NOT_NOW end
@@ -107,10 +112,13 @@ if WANT ~= '' then
   if ageing and tonumber(ageing) ~= 0 then return NOT_PLAIN end -- waiting counts here: the first is not always the next
   local ahead = tonumber(ARGV[6])
   for n = 2, LANES do
-    if #free == ahead then break end
-    if not held[n] then free[#free + 1] = n end
+    if spare == ahead then break end
+    if not held[n] then
+      spare = spare + 1
+      free[spare] = n
+    end
   end
-  local most = tostring(#free)
+  local most = tostring(spare)
   stride = 1
   if WANT == '=' then
     for listed in string.gmatch(ARGV[4], '[^\31]+') do
@@ -157,14 +165,15 @@ if WANT ~= '' then
   end
 end
 
-local ids = {}
+local ids, count = found, 0
 if queue then
-  local most, to_leave = #free, tonumber(ARGV[7])
+  local most, to_leave = spare, tonumber(ARGV[7])
   if most > 0 and to_leave > 0 and found[stride + 1] then most = math.min(most, call('ZCARD', pending) - 1 - to_leave) end
-  ids[1] = found[1]
-  for k = stride + 1, #found, stride do
-    if #ids > most or below and tonumber(found[k + 1]) > below then break end
-    ids[#ids + 1] = found[k]
+  if stride > 1 then ids = room() end
+  for k = 1, #found, stride do
+    if count > 0 and (count > most or below and tonumber(found[k + 1]) > below) then break end
+    count = count + 1
+    ids[count] = found[k]
   end
 end
 
@@ -173,12 +182,11 @@ local function is_plain(raw)
   local flags = raw and #raw >= 28 and string.byte(raw)
   if flags ~= 0 and flags ~= 2 then return false end
   local type_n, queue_n, owner_n, after = struct.unpack('>HHH', raw, 23)
-  local size = 0
-  if flags == 2 then
-    if #raw < 32 then return false end
-    size, after = struct.unpack('>I', raw, after)
-  end
   if owner_n == 65535 then owner_n = 0 end
+  if flags == 0 then return after + type_n + queue_n + owner_n <= #raw + 1 end
+  if #raw < 32 then return false end
+  local size
+  size, after = struct.unpack('>I', raw, after)
   after = after + type_n + queue_n + owner_n
   local ends = after + size
   if ends > #raw + 1 then return false end
@@ -191,14 +199,13 @@ local function is_plain(raw)
   return true
 end
 
-local looked_up, taken, records = {}, 0, nil
-for k = 1, #done do looked_up[k] = done[k] end
-for k = 1, #ids do looked_up[#done + k] = ids[k] end
-local states = looked_up[1] and call('HMGET', STATE, unpack(looked_up))
-if ids[1] then
-  records = call('HMGET', JOBS, unpack(ids))
-  for k = 1, #ids do
-    if states[#done + k] or not is_plain(records[k]) then break end
+for k = 1, count do jobs[done + k] = ids[k] end
+local taken, records = 0, nil
+local states = done + count > 0 and call('HMGET', STATE, unpack(jobs, 1, done + count))
+if count > 0 then
+  records = call('HMGET', JOBS, unpack(ids, 1, count))
+  for k = 1, count do
+    if states[done + k] or not is_plain(records[k]) then break end
     local is_at_most_once = string.byte(records[k], 19) == 0 and string.byte(records[k], 20) == 0
     if is_at_most_once and k > 1 then break end
     taken = k
@@ -209,76 +216,76 @@ end
 
 -- ---------------------------------------------------------------- look first: what is settled
 
--- Where a job of the lane stands that is of the queue which is served now: most of those that are settled do, too.
-local queue_words = queue and struct.pack('>Hc0', #queue, queue)
-local places = {}
-local function place(n)
-  if not places[n] then places[n] = lane_words(n) .. queue_words end
-  return places[n]
-end
+-- Where a job of each lane stands that is of the queue which is served now: most of those that are settled do, too.
+local queue_words = queue and struct.pack('>Hc0', #queue, queue) or ''
+local places = room()
+for n = 1, LANES do places[n] = ARGV[PLACE + n] .. queue_words end
 
 -- The queue of a job that stands elsewhere; nil when it is not the lane's or has frames of its own.
 local function queue_in(stood, n)
-  local lane = lane_words(n)
-  if string.sub(stood, 1, #lane) ~= lane or #stood < #lane + 2 then return nil end
-  local size, name_at = struct.unpack('>H', stood, #lane + 1)
-  if name_at + size ~= #stood + 1 then return nil end
-  return string.sub(stood, name_at)
+  local lane = ARGV[PLACE + n]
+  if sub(stood, 1, #lane) ~= lane or #stood < #lane + 2 then return nil end
+  local length, name_at = read('>H', stood, #lane + 1)
+  if name_at + length ~= #stood + 1 then return nil end
+  return sub(stood, name_at)
 end
 
-local by_queue, writes = {}, {}
-for k = 1, #done do
-  local state, n = states[k], done_lane[k]
+local NONE = '\0\0\0\0\0\0\0\0' -- a time that is not
+local now = struct.pack('>d', NOW)
+local ended = now .. now -- finished, updated
+local writes = {unpack(ARGV)}
+local runs, freed = {}, {} -- {queue, first, last} of those that are done one after the other in one queue
+for k = 1, done do
+  local state, n = states[k], lane_of[k]
   if not state or #state < 56 then return NOT_PLAIN end
-  local status, flags, claim, retries, kills, losses, misfits, _, claimed = struct.unpack(STATE_HEAD, state)
-  if status ~= 114 or flags ~= 0 or claim ~= done_claim[k] then return NOT_PLAIN end
-  local stood = string.sub(state, 55)
-  local name = queue and stood == place(n) and queue or queue_in(stood, n)
+  local status, flags, claim, _, _, _, _, due = read(STATE_HEAD, state)
+  if status ~= 114 or flags ~= 0 or claim ~= claim_of[k] then return NOT_PLAIN end
+  local stood = sub(state, 55)
+  local name = queue and stood == places[n] and queue or queue_in(stood, n)
   if not name then return NOT_PLAIN end
-  local over = by_queue[name]
-  if not over then
-    over = {}
-    by_queue[name] = over
-  end
-  over[#over + 1] = done[k]
-  local raw = struct.pack(NEW_STATE, 99, 8, claim, retries, kills, losses, misfits, 0, claimed, done_start[k], NOW, NOW, stood)
-  if done_frames[k] then raw = raw .. done_frames[k] end
-  writes[2 * k - 1], writes[2 * k] = done[k], raw
+  local run = runs[#runs]
+  if run and run[1] == name then run[3] = k else runs[#runs + 1] = {name, k, k} end
+  freed[name] = (freed[name] or 0) + 1
+  -- completed, plain; claim, counts, due, claimed as they were
+  local counts = due == 0 and sub(state, 3, 30) or sub(state, 3, 14) .. NONE .. sub(state, 23, 30)
+  writes[2 * k - 1], writes[2 * k] = jobs[k], 'c\8' .. counts .. start_of[k] .. ended .. stood .. (frames_of[k] or '')
 end
-for name in pairs(by_queue) do
-  call('ZCARD', ROOT .. 'running:' .. name)
-  call('LLEN', ROOT .. 'completed:' .. name)
-end
-if queue and not by_queue[queue] then call('ZCARD', ROOT .. 'running:' .. queue) end
+for _, run in ipairs(runs) do call('LLEN', ROOT .. 'completed:' .. run[1]) end
 call('HLEN', STATS)
 local POOLS = ROOT .. 'pools'
-local is_new_pool = not lead and not call('ZSCORE', POOLS, POOL_TEXT)
+local pool = not lead and sub(POOL, #ROOT + 6)
+local is_new_pool = pool and not call('ZSCORE', POOLS, pool)
 
 -- ---------------------------------------------------------------- then write
 
 call('ZREM', HEADS, '') -- never refused, so nothing after it is: a full store can always be worked off
-for name, over in pairs(by_queue) do
-  call('ZREM', ROOT .. 'running:' .. name, unpack(over))
-  call('RPUSH', ROOT .. 'completed:' .. name, unpack(over))
+for _, run in ipairs(runs) do call('RPUSH', ROOT .. 'completed:' .. run[1], unpack(jobs, run[2], run[3])) end
+if taken > 0 then freed[queue] = (freed[queue] or 0) - taken end
+for name, fewer in pairs(freed) do -- running jobs are only counted; mostly as many go as come
+  local field, more = 'r:' .. name, string.format('%d', -fewer)
+  if fewer ~= 0 and type(pcall_redis('HINCRBY', STATS, field, more)) == 'table' then call('HSET', STATS, field, more) end
 end
-if done[1] then
-  local counter = string.format('h:%d:completed', NOW / 3600)
-  local counted = pcall_redis('HINCRBY', STATS, counter, tostring(#done))
-  if type(counted) == 'table' then call('HSET', STATS, counter, tostring(#done)) end
+if done > 0 then
+  local counter, more = string.format('h:%d:completed', NOW / 3600), tostring(done)
+  if type(pcall_redis('HINCRBY', STATS, counter, more)) == 'table' then call('HSET', STATS, counter, more) end
 end
 
-local given = {} -- by lane: which of the ids
+-- Entries: request, settled, claim, no lease, the beat at the time of the claim, id.
+local sign, digits = tonumber(kept[2] or 0) or 0, room()
+local without_word, with_word = struct.pack(ENTRY, request, 0, 1, 0, sign), struct.pack(ENTRY, request, 1, 1, 0, sign)
+local entries, last_entry = {unpack(ARGV)}, 0
+for n = 1, LANES do digits[n] = 48 end
+for k = 1, done do digits[lane_of[k]] = 49 end
 if taken > 0 then
-  local running = {}
+  local head = 'r\0\0\0\0\1' .. NONE .. NONE .. now .. NONE .. NONE .. now -- of a first claim, up to its place
   for k = 1, taken do
-    local n = k == 1 and 1 or free[k - 1]
-    given[n] = k
-    running[2 * k - 1], running[2 * k] = '0', ids[k]
-    writes[#writes + 1] = ids[k]
-    writes[#writes + 1] = struct.pack(NEW_STATE, 114, 0, 1, 0, 0, 0, 0, 0, NOW, 0, 0, NOW, place(n))
+    local n, id = k == 1 and 1 or free[k - 1], ids[k]
+    writes[2 * (done + k) - 1], writes[2 * (done + k)] = id, head .. places[n]
+    entries[last_entry + 1], entries[last_entry + 2] = ARGV[FIELD + n], (digits[n] == 49 and with_word or without_word) .. id
+    last_entry = last_entry + 2
+    digits[n] = digits[n] + 4
   end
-  call('ZREM', pending, unpack(ids, 1, taken))
-  call('ZADD', ROOT .. 'running:' .. queue, unpack(running))
+  call('ZREMRANGEBYRANK', pending, '0', tostring(taken - 1)) -- they are the first
   if behind then call('ZADD', HEADS, behind_rank, behind) end
   if pcall_redis('LLEN', ARGV[5]) == 0 then -- a bell that is rung already needs no look at what is left
     local is_left = call('ZCARD', pending) > 0
@@ -289,33 +296,25 @@ if taken > 0 then
     if is_left then pcall_redis('RPUSH', ARGV[5], '1') end
   end
 end
-if writes[1] then call('HSET', STATE, unpack(writes)) end
+if done + taken > 0 then call('HSET', STATE, unpack(writes, 1, 2 * (done + taken))) end
 
--- Entries: request, settled, claim, no lease, the beat at the time of the claim, id.
-local sign, settled = tonumber(kept[2] or 0) or 0, {}
-local digits, entries, answer = {}, {}, {0, '', clock[1], clock[2]}
-for k = 1, #done do settled[done_lane[k]] = true end
 for n = 1, LANES do
-  local digit, k, entry = settled[n] and 1 or 0, given[n], nil
-  digits[n] = digit
-  if k then
-    entry = struct.pack('>dBIdIc0', request, digit, 1, 0, sign, ids[k])
-    local size = #answer
-    answer[size + 1], answer[size + 2], answer[size + 3], answer[size + 4] = n - 1, ids[k], records[k], ''
-  elseif digit == 1 or n == 1 and not held[1] then
-    entry = struct.pack(ENTRY, request, digit, 0, 0, sign)
-  elseif n == 1 then
-    entry = struct.pack('>dBc0', request, 0, string.sub(lead, 10))
+  local entry
+  if digits[n] == 49 or n == 1 and digits[n] == 48 and not held[1] then
+    entry = struct.pack(ENTRY, request, digits[n] - 48, 0, 0, sign)
+  elseif n == 1 and digits[n] == 48 then
+    entry = struct.pack('>dBc0', request, 0, sub(lead, 10))
   end
   if entry then
-    entries[#entries + 1] = ARGV[n + 11]
-    entries[#entries + 1] = entry
+    entries[last_entry + 1], entries[last_entry + 2] = ARGV[FIELD + n], entry
+    last_entry = last_entry + 2
   end
 end
 if not lead then
-  entries[#entries + 1], entries[#entries + 2] = string.match(ARGV[9], '^([^\31]*)\31(.*)$')
+  entries[last_entry + 1], entries[last_entry + 2] = string.match(ARGV[9], '^([^\31]*)\31(.*)$')
+  last_entry = last_entry + 2
 end
-call('HSET', POOL, unpack(entries))
-if is_new_pool then call('ZADD', POOLS, NOW, POOL_TEXT) end
-answer[2] = table.concat(digits)
-return answer
+call('HSET', POOL, unpack(entries, 1, last_entry))
+if is_new_pool then call('ZADD', POOLS, NOW, pool) end
+for k = taken + 1, count do ids[k], records[k] = nil, nil end
+return {0, string.char(unpack(digits, 1, LANES)), clock[1], clock[2], ids or {}, records or {}}

@@ -50,6 +50,7 @@ local function forget_completed(queue, seconds)
 end
 
 local function is_over(queue)
+  if running_in(queue) > 0 then return false end
   for _, set in ipairs(SETS) do
     if count_in(set, queue) > 0 then return false end
   end
@@ -60,7 +61,10 @@ for _, queue in ipairs(queues) do
   forget_completed(queue, tonumber(ARGV[1]))
   forget_set('cancelled:', queue, tonumber(ARGV[1]))
   forget_set('failed:', queue, tonumber(ARGV[2]))
-  if call('HGET', QUEUES, queue) == '0:0' and is_over(queue) then call('HDEL', QUEUES, queue) end
+  if call('HGET', QUEUES, queue) == '0:0' and is_over(queue) then
+    call('HDEL', QUEUES, queue)
+    call('HDEL', STATS, 'r:' .. queue)
+  end
 end
 
 if removed < limit then

@@ -36,19 +36,42 @@ end
 
 -- Where few jobs have the wanted status, they are sorted here instead of looking through all ids.
 local SMALL = 5000
+
+-- What the lanes say they hold (each once): the running jobs, and what lanes have not heard of yet.
+local function held_ids()
+  local ids, seen = {}, {}
+  for _, pool in ipairs(call('ZRANGE', POOLS, '0', '-1')) do
+    local entries = call('HGETALL', ROOT .. 'pool:' .. pool)
+    for at = 1, #entries, 2 do
+      local id = string.find(entries[at], '^%d+%.%d+/%d+$') and read_lane(entries[at + 1]).id or ''
+      if id ~= '' and not seen[id] then
+        seen[id] = true
+        ids[#ids + 1] = id
+      end
+    end
+  end
+  return ids
+end
+
+local function ids_in(queue)
+  return call(STATUS == 'completed' and 'LRANGE' or 'ZRANGE', ROOT .. STATUS .. ':' .. queue, '0', '-1')
+end
+
 local function few_ids()
   if not STATUS then return nil end
+  local is_held, total = STATUS == 'running', 0
   local queues = QUEUE and {QUEUE} or call('HKEYS', QUEUES)
-  local total = 0
-  for _, queue in ipairs(queues) do total = total + count_in(STATUS .. ':', queue) end
+  for _, queue in ipairs(queues) do
+    total = total + (is_held and running_in(queue) or count_in(STATUS .. ':', queue))
+  end
   if total > SMALL then return nil end
   local ids = {}
-  for _, queue in ipairs(queues) do
-    local command = STATUS == 'completed' and 'LRANGE' or 'ZRANGE'
-    for _, id in ipairs(call(command, ROOT .. STATUS .. ':' .. queue, '0', '-1')) do
+  local function take(found)
+    for _, id in ipairs(found) do
       if after == '' or id < after then ids[#ids + 1] = id end
     end
   end
+  if is_held then take(total > 0 and held_ids() or {}) else for _, queue in ipairs(queues) do take(ids_in(queue)) end end
   table.sort(ids, function(one, other) return one > other end)
   return ids
 end

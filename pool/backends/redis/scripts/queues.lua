@@ -30,7 +30,7 @@ local answer = {}
 for _, queue in ipairs(call('HKEYS', QUEUES)) do
   local row, total = {queue}, 0
   for _, set in ipairs({'pending:', 'scheduled:', 'running:', 'completed:', 'failed:', 'cancelled:'}) do
-    row[#row + 1] = count_in(set, queue)
+    row[#row + 1] = set == 'running:' and running_in(queue) or count_in(set, queue)
     total = total + row[#row]
   end
   local now = settings(queue)

@@ -34,7 +34,7 @@ end
 -- Take a held job back; returns {id, status, worker, reason} for the answer. `loss`: reason, board_lost, shared, tail
 -- (frames of the cause), error (frames for the job).
 local function take_back(id, s, record, started, loss)
-  call('ZREM', ROOT .. 'running:' .. s.queue, id)
+  count_running(s.queue, '-1')
   local worker = s.lane
   if not record or loss.reason == 'invalid_record' then
     finish(id, s, FAILED, 'invalid_record', record)
@@ -61,7 +61,7 @@ end
 
 -- Complete a job whose lane had done so and could not say it: `word` has started_at and the frames of its result.
 local function complete(id, s, record, word, output)
-  call('ZREM', ROOT .. 'running:' .. s.queue, id)
+  count_running(s.queue, '-1')
   if has(s.flags, F_ALONE) then s.flags = s.flags - F_ALONE end
   s.started, s.tail = word.started, merge_frames(s.tail, word.tail)
   if output == '' then s.flags = s.flags + F_PLAIN else remember(id, s, 'c', output) end
