@@ -1,13 +1,14 @@
 """Filling a place: a record on the board, a descriptor for its stacks, a fork, and the clock by which it must be ready."""
 
 import os
+from collections.abc import Iterable, Iterator
 
 from pool.board.record import Ordered, Record, Role
 from pool.clock import monotonic_now, wall_now
 from pool.identity import WorkerId
 from pool.logs import log
 from pool.supervisor.children import Child, Children, Slot
-from pool.supervisor.fork import Inheritance, fork_child
+from pool.supervisor.fork import Cradle, Inheritance, fork_children
 from pool.supervisor.premises import Premises
 from pool.supervisor.restarts import delay_after
 
@@ -21,27 +22,35 @@ class Births:
 
     def bear(self, slot: Slot, *, as_heir: bool = False) -> Child | None:
         """A new process in the slot; None when the system refused, and the slot waits longer each time."""
+        return next(self._born([slot], as_heir), None)
+
+    def bear_all(self, slots: Iterable[Slot]) -> None:
+        """The same for many slots, forked in a row: each child owns a copy of what we write between its birth and the next."""
+        for _ in self._born(slots, as_heir=False):
+            pass
+
+    def _born(self, slots: Iterable[Slot], as_heir: bool) -> Iterator[Child]:
+        conceived = [(slot, child) for slot in slots if (child := self._conceived(slot)) is not None]
+        births = fork_children([self._cradle_of(child) for _, child in conceived])
+        for (slot, child), born in zip(conceived, births, strict=True):
+            if isinstance(born, OSError):
+                self._give_up(slot, child, born)
+            else:
+                child.pid = born
+                self._enter(slot, child, as_heir)
+                yield child
+
+    def _conceived(self, slot: Slot) -> Child | None:
         record = self._premises.board.take_free()
         if record is None:
             self._postpone(slot, "the board has no free record: too many deaths wait for the store")
             return None
         try:
-            child = self._forked(slot, record)
+            return self._new_child(slot, record)
         except OSError as error:
             record.vacate()
             self._postpone(slot, f"fork refused: {error.strerror or error}")
             return None
-        self._enter(slot, child, as_heir)
-        return child
-
-    def _forked(self, slot: Slot, record: Record) -> Child:
-        child = self._new_child(slot, record)
-        try:
-            child.pid = self._fork(child)
-        except OSError:
-            os.close(child.stack_fd)
-            raise
-        return child
 
     def _new_child(self, slot: Slot, record: Record) -> Child:
         stack_fd = os.memfd_create(f"stack-{slot.number}", os.MFD_CLOEXEC)
@@ -62,7 +71,7 @@ class Births:
             deadline_order=Ordered.BOOT,
         )
 
-    def _fork(self, child: Child) -> int:
+    def _cradle_of(self, child: Child) -> Cradle:
         worker = WorkerId(self._premises.pool, child.slot, child.generation)
         seat = self._premises.seat_for(child.spec, worker, child.record, child.stack_fd)
         inheritance = Inheritance(
@@ -70,7 +79,12 @@ class Births:
             selector=self._premises.selector,
             descriptor_limit=self._premises.childrens_descriptor_limit,
         )
-        return fork_child(child.spec, seat, inheritance)
+        return Cradle(child.spec, seat, inheritance)
+
+    def _give_up(self, slot: Slot, child: Child, error: OSError) -> None:
+        os.close(child.stack_fd)
+        child.record.vacate()
+        self._postpone(slot, f"fork refused: {error.strerror or error}")
 
     def _enter(self, slot: Slot, child: Child, as_heir: bool) -> None:
         child.record.occupy(

@@ -16,7 +16,7 @@ import selectors
 import signal
 import sys
 import traceback
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -69,31 +69,54 @@ def adopt_orphans() -> None:
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def fork_child(spec: ChildSpec, seat: Seat, inheritance: Inheritance) -> int:
-    """A new process that runs `spec.run(seat)` and nothing else ever after; returns its pid.
+@dataclass(frozen=True, slots=True)
+class Cradle:
+    """All that is ready for a child before it is born: it will run `spec.run(seat)` and nothing else ever after."""
 
-    OSError when the system refuses (EAGAIN, ENOMEM) or when this process has more than one thread: a lock that another
-    thread holds now would stay locked in the child for ever.
+    spec: ChildSpec
+    seat: Seat
+    inheritance: Inheritance
+
+
+def fork_children(cradles: Sequence[Cradle]) -> list[int | OSError]:
+    """A new process for each, in a row; for each its pid, or why the system refused it (EAGAIN, ENOMEM).
+
+    None is forked when this process has more than one thread: a lock that another thread holds now would stay locked in
+    the child for ever. Between two forks next to nothing is done: each page written here is copied for each child.
     """
-    _refuse_with_threads()
+    threads = _thread_count()
+    if threads > 1:
+        return [_refusal_for(threads) for _ in cradles]
     blocked_before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:
-        pid = os.fork()
-        if pid == 0:
-            _live(spec, seat, inheritance)
+        born = [_forked(cradle) for cradle in cradles]
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked_before)
-    with contextlib.suppress(OSError):  # the child does it too; whoever comes first
-        os.setpgid(pid, pid)
+    for pid in born:
+        if not isinstance(pid, OSError):
+            with contextlib.suppress(OSError):  # the child does it too; whoever comes first
+                os.setpgid(pid, pid)
+    return born
+
+
+def _forked(cradle: Cradle) -> int | OSError:
+    try:
+        pid = os.fork()
+    except OSError as error:
+        return error
+    if pid == 0:
+        _live(cradle.spec, cradle.seat, cradle.inheritance)
     return pid
 
 
-def _refuse_with_threads() -> None:
-    count = len(list(Path("/proc/self/task").iterdir()))
-    if count > 1:
-        raise OSError(
-            errno.EDEADLK, f"the supervisor has {count} threads; remove from app.preload what starts threads at import"
-        )
+def _thread_count() -> int:
+    return len(list(Path("/proc/self/task").iterdir()))
+
+
+def _refusal_for(threads: int) -> OSError:
+    return OSError(
+        errno.EDEADLK, f"the supervisor has {threads} threads; remove from app.preload what starts threads at import"
+    )
 
 
 # ---------------------------------------------------------------- from here on: the child

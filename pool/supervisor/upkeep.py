@@ -31,8 +31,8 @@ class Upkeep:
     def fill_gaps(self, now: float) -> None:
         """Births in places that are wanted and empty, once their time has come."""
         waiting = [slot for slot in self._children.slots.values() if slot.needs_birth and slot.next_start <= now]
-        for slot in waiting[:BIRTHS_PER_TURN]:
-            self._house.births.bear(slot)
+        if waiting:
+            self._house.births.bear_all(waiting[:BIRTHS_PER_TURN])
 
     def bury_the_dead(self, now: float) -> list[Loss]:
         """Those that are gone; what follows for their places is decided here."""
