@@ -6,20 +6,22 @@ from pathlib import Path
 
 WAL_KEPT_BYTES = 16 * 2**20
 _FEWEST_PAGES = 100
-_USUAL_PAGES = 3000  # 12 MB: a third of the syncs of the default, and the hot pages are written once
-_PAGE_BYTES = 4096
+_FOLDED_AT_BYTES = 12 * 2**20  # a third of the syncs of the default, and the hot pages are written once
+# Of a new database: a step changes a little on several pages, and each goes whole through the -wal and the caches.
+PAGE_BYTES = 2048
 
 
 def set_up(db: sqlite3.Connection, path: str) -> None:
     """For this connection."""
+    page_bytes = db.execute("PRAGMA page_size").fetchone()[0]
     db.execute(f"PRAGMA journal_size_limit = {WAL_KEPT_BYTES}")
-    db.execute(f"PRAGMA wal_autocheckpoint = {_pages_before_fold(path)}")
+    db.execute(f"PRAGMA wal_autocheckpoint = {_pages_before_fold(path, page_bytes)}")
 
 
-def _pages_before_fold(path: str) -> int:
+def _pages_before_fold(path: str, page_bytes: int) -> int:
     """On a small disk the -wal is folded sooner: it takes at most an eighth of the room, for its fold needs room too."""
     disk = os.statvfs(Path(path).parent)
-    return max(_FEWEST_PAGES, min(_USUAL_PAGES, disk.f_bavail * disk.f_frsize // 8 // _PAGE_BYTES))
+    return max(_FEWEST_PAGES, min(_FOLDED_AT_BYTES, disk.f_bavail * disk.f_frsize // 8) // page_bytes)
 
 
 def fold(db: sqlite3.Connection, busy_timeout_s: float) -> bool:

@@ -185,9 +185,10 @@ class Store:
 
     def _set_up(self, db: sqlite3.Connection) -> None:
         db.execute("PRAGMA synchronous = NORMAL")
-        folding.set_up(db, self.path)
+        db.execute(f"PRAGMA page_size = {folding.PAGE_BYTES}")
         if db.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
             raise BackendUnavailable(self.path, "it cannot be opened in WAL mode here; put it on a local disk")
+        folding.set_up(db, self.path)
         if bring_up_to_date(db, self.path):
             db.execute("PRAGMA wal_checkpoint")
         db.execute("SELECT count(*) FROM queues").fetchone()  # makes the -wal and -shm now, under the lock
