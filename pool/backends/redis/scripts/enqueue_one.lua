@@ -18,15 +18,13 @@ if known ~= '0:0' and known ~= '1:0' then return -1 end
 local ageing = call('HGET', STATS, 'ageing')
 if ageing and tonumber(ageing) ~= 0 then return -1 end
 if call('HEXISTS', JOBS, id) == 1 then return 0 end
-call('ZCARD', IDS)
-call('ZCARD', pending)
 local is_open = known == '0:0'
 local bound = call('ZSCORE', HEADS, queue)
 local classes = call('ZRANGE', BELLS, '0', '-1')
 local clock = call('TIME')
 local NOW = tonumber(clock[1]) + tonumber(clock[2]) / 1000000
 
--- from here on it writes; the first write is one that a full store refuses
+-- from here on it writes: the first write is one that a full store refuses, and where a key is broken it is taken back
 local seq = pcall_redis('HINCRBY', STATS, 'seq', '1')
 if type(seq) == 'table' then
   if string.find(seq.err, 'not an integer', 1, true) then return 0 end
@@ -34,13 +32,19 @@ if type(seq) == 'table' then
 end
 local priority = tonumber(ARGV[3])
 local rank = (100 - priority) * SPAN + seq
-call('HSET', JOBS, id, struct.pack('>Bddc0', 0, NOW, seq, body))
-call('ZADD', IDS, '0', id)
-call('ZADD', pending, rank, id)
+local rank_text = string.format('%d', rank) -- a number argument costs the server a longer printf
+local stood = pcall_redis('ZADD', pending, rank_text, id)
+local listed = type(stood) == 'table' or pcall_redis('ZADD', IDS, '0', id)
+if type(listed) ~= 'number' then
+  if stood == 1 then call('ZREM', pending, id) end
+  call('HINCRBY', STATS, 'seq', '-1')
+  return 0
+end
+call('HSET', JOBS, id, struct.pack('>Bdd', 0, NOW, seq) .. body)
 local counter = string.format('h:%d:enqueued', NOW / 3600)
 if type(pcall_redis('HINCRBY', STATS, counter, '1')) == 'table' then call('HSET', STATS, counter, '1') end
 if not is_open then return 1 end
-if not bound or rank < tonumber(bound) then call('ZADD', HEADS, rank, queue) end
+if not bound or rank < tonumber(bound) then call('ZADD', HEADS, rank_text, queue) end
 
 -- ring each class that serves it ("min:max:mode:US queue US ... US", mode * = all but, = only), as parts/places.lua does
 local name = '\31' .. queue .. '\31'
