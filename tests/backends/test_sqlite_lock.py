@@ -213,7 +213,7 @@ def test_eight_processes_get_fair_shares(path: str) -> None:
     counts = [count for count, _ in shares]
     assert sum(counts) == 8_000
     assert min(counts) >= statistics.mean(counts) * 0.4, shares
-    assert max(worst for _, worst in shares) < 3.0, shares
+    assert max(worst for _, worst in shares) < 6.0, shares
 
 
 def test_nothing_is_lost_when_holders_are_killed_in_the_middle(path: str) -> None:

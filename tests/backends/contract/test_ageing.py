@@ -29,8 +29,8 @@ def test_ten_points_are_worth_the_ageing_time(store: Backend, hand: Hand) -> Non
     store.set_ageing(0.2)
     old_low = put(store, priority=0)
     pass_time(store, 0.25)
-    ten_higher, thirty_higher = put(store, priority=10), put(store, priority=30)
-    assert drain(hand) == [thirty_higher, old_low, ten_higher]
+    ten_higher, much_higher = put(store, priority=10), put(store, priority=100)
+    assert drain(hand) == [much_higher, old_low, ten_higher]
 
 
 def test_equal_priorities_stay_first_in_first_out(store: Backend, hand: Hand) -> None:

@@ -13,7 +13,7 @@ from tests.helpers.stores import Place, in_child
 
 LONG_SECONDS = 30.0
 FALLBACK_POLL_SECONDS = 1.0
-ROUNDS = 5
+ROUNDS = 20
 WAITING = frozenset({Status.PENDING, Status.SCHEDULED})
 
 

@@ -238,8 +238,9 @@ def test_the_keeper_lets_the_next_go_when_the_rate_opens_and_knows_when(store: B
     store.enqueue(jobs)
     starts = []
     for job in jobs:
-        assert until(lambda: store.promote() and hand.claim(), "the next start").job_id == job.id  # type: ignore[union-attr]
-        starts.append(store.server_now())
+        claim = until(lambda: store.promote() and hand.claim(), "the next start")
+        assert claim is not None and claim.job_id == job.id
+        starts.append(claim.claimed_at)
         hand.complete()
         if job is not jobs[-1]:
             next_due = store.promote().next_due
