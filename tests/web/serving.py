@@ -24,8 +24,10 @@ import httpx
 
 from pool.backends.contract import Backend
 from pool.backends.opening import open_backend
+from tests.helpers.servers import free_port
 from tests.helpers.until import GENEROUS_SECONDS
 
+__all__ = ["PEOPLE", "TYPES", "Api", "ending", "free_port", "token_of", "tokens_toml"]
 PEOPLE: dict[str, dict[str, Any]] = {
     "shop": {"role": "producer", "queues": ["*"]},
     "rival": {"role": "producer", "queues": ["*"]},
@@ -65,12 +67,6 @@ def _entry(name: str, keys: dict[str, Any]) -> str:
     digest = hashlib.sha256(token_of(name).encode()).hexdigest()
     lines = [f"{key} = {value!r}".replace("'", '"') for key, value in keys.items()]
     return "\n".join(["[[tokens]]", f'name = "{name}"', f'sha256 = "{digest}"', *lines])
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Api:

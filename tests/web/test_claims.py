@@ -160,13 +160,14 @@ def test_a_fatal_error_and_the_last_try_end_in_the_dead_letters(api: Api, queue:
 
 
 def test_a_worker_that_vanishes_loses_its_job_after_the_lease(open_api: Callable[..., Api], queue: str) -> None:
-    api = open_api(lease=1)
+    api = open_api(lease=3)
     job = api.enqueue(queue)
     lost = api.claim(queue)
     claim = api.claim(queue, api.node, wait=30)
     assert (claim["id"], claim["retry_count"]) == (job["id"], 0)
     for word, more in (("heartbeat", {}), ("complete", {}), ("fail", {"error": "x"})):
         assert api.php.post(f"/jobs/{job['id']}/{word}", json=ending(lost, **more)).status_code == 409
+        assert api.node.post(f"/jobs/{job['id']}/heartbeat", json=ending(claim)).status_code == 200
     assert api.node.post(f"/jobs/{job['id']}/complete", json=ending(claim)).status_code == 200
 
 

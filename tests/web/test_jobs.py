@@ -89,7 +89,7 @@ def test_priorities_are_labels_of_any_case_or_numbers(api: Api, queue: str) -> N
 
 
 def test_delayed_jobs_wait_and_are_started_when_due(api: Api, queue: str) -> None:
-    job = api.enqueue(queue, delay=1.0)
+    job = api.enqueue(queue, delay=3.0)
     assert job["status"] == "scheduled"
     assert api.php.post("/jobs/claim", json={"queues": [queue]}).status_code == 204
     assert api.claim(queue, wait=30)["id"] == job["id"]

@@ -140,12 +140,13 @@ def sizes(api: Api) -> tuple[int, int]:
 SHARED_APP = """
 import time
 import pool
-from ledger import noted
+from ledger import noted, wait_for_gate
 
 @pool.job(name="shared.work")
 @noted
 def work(n: int = 0) -> int:
-    time.sleep(0.005)  # else the forked workers are through before the others have asked once
+    wait_for_gate("others")  # else the forked workers may be through before the others have asked once
+    time.sleep(0.005)
     return n
 """
 
@@ -169,9 +170,11 @@ def share(open_house: Callable[..., House], open_api: Callable[..., Api], count:
         while (answer := line.post("/jobs/claim", json={"queues": ["default"], "wait": 1})).status_code == 200:
             claim: dict[str, Any] = answer.json()
             done.append(claim["id"])
+            house.release("others")
             assert line.post(f"/jobs/{claim['id']}/complete", json=ending(claim)).status_code == 200
         return done
 
+    until(house.notes, "the forked ones at work")
     with ThreadPoolExecutor(2) as threads:
         over_http = [job_id for mine in threads.map(work, ["php", "node"]) for job_id in mine]
     until(lambda: house.counts()["completed"] == count, "all of them done")

@@ -127,7 +127,9 @@ def happen(town: Town) -> None:
     town.house.wait_for(lambda: len(town.house.runs(town.jobs[0])) == 2, "the second try")
     town.house.wait_until(town.jobs[0], "failed")
     until(lambda: len(town.receiver.got) >= 4, "the callbacks")
-    until((town.house.folder / "alerts").exists, "the alert")
+    alerts, log = town.house.folder / "alerts", town.house.folder / "jobpool.log"
+    until(lambda: alerts.exists() and "dead_rate" in alerts.read_text(), "the alert")
+    until(lambda: "card *** was refused" in log.read_text(), "the log")
 
 
 def test_no_page_of_the_dashboard_shows_it(town: Town) -> None:
@@ -174,6 +176,7 @@ def test_no_callback_and_no_alert_carries_it(town: Town) -> None:
     assert "dead_rate" in shown["alert"]
 
 
+@pytest.mark.timeout(400)  # a process for each verb
 def test_no_verb_says_it(town: Town) -> None:
     first = town.jobs[0]
     verbs = [
