@@ -5,7 +5,7 @@ from collections.abc import Callable
 _LONGEST = 120
 _who = ""
 _set_title: Callable[[str], None] | None = None
-_last = ("", "")  # words and the title made of them: mostly the same as before
+_last: str | None = None  # the words shown: mostly the same again
 
 
 def name_process(who: str) -> None:
@@ -13,7 +13,7 @@ def name_process(who: str) -> None:
     from setproctitle import setproctitle
 
     global _who, _set_title, _last
-    _who, _set_title, _last = who, setproctitle, ("", "")
+    _who, _set_title, _last = who, setproctitle, None
     show_doing("")
 
 
@@ -22,7 +22,7 @@ def show_doing(words: str) -> None:
     global _last
     if _set_title is None:
         return
-    if words != _last[0] or not _last[1]:
+    if words != _last:
+        _last = words
         title = f"jobpool: {_who} {words}".rstrip()
-        _last = words, (title if title.isprintable() else ascii(title))[:_LONGEST]
-    _set_title(_last[1])
+        _set_title((title if title.isprintable() else ascii(title))[:_LONGEST])

@@ -2,6 +2,10 @@
 
 Record locks of the kernel: they end with their process, a child of it has none of them, and a stopped holder is found by
 the signs of life that it does not give.
+
+Most starts need no lock. The keeper takes nothing back from a sheaf that has been open for less than TAKEN_BACK_AFTER_S. A
+worker that has written that it starts, and then reads a clock that says less than half of that, knows that whoever takes
+back will see what it has written.
 """
 
 import fcntl
@@ -10,6 +14,8 @@ import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+TAKEN_BACK_AFTER_S = 0.01
+STARTS_FREELY_FOR_S = TAKEN_BACK_AFTER_S / 2
 _FLOCK = struct.Struct("hhqqi")  # struct flock of 64-bit Linux: type, whence, start, length, pid
 
 

@@ -87,8 +87,10 @@ class Tally:
         self._view[offset : offset + _NAME_BYTES] = name.encode().ljust(_NAME_BYTES, b"\0")
 
     def _add_span(self, first: int, seconds: float) -> None:
-        self._numbers[first + bisect_left(BOUNDS_S, seconds)] += 1
-        self._numbers[first + _BUCKETS] += int(max(0.0, seconds) * 1_000_000)
+        numbers = self._numbers
+        numbers[first + (bisect_left(BOUNDS_S, seconds) if seconds > BOUNDS_S[0] else 0)] += 1
+        if seconds > 0:
+            numbers[first + _BUCKETS] += int(seconds * 1_000_000)
 
     def _span(self, first: int) -> tuple[list[int], float]:
         return list(self._numbers[first : first + _BUCKETS]), self._numbers[first + _BUCKETS] / 1_000_000

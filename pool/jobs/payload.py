@@ -37,7 +37,7 @@ class Signature:
 
     def arguments(self, payload: str) -> dict[str, Any]:
         """Keyword arguments for the function from JSON text; InvalidPayload names the fields that do not fit."""
-        model = self._validated(self._model.model_validate_json, payload)
+        model = self._validated(self._read_json, payload)
         fields, names = model.__dict__, self._names
         given = {names[key]: fields[key] for key in model.__pydantic_fields_set__ if key in names}
         return {**given, **model.__pydantic_extra__} if model.__pydantic_extra__ else given
@@ -69,6 +69,11 @@ class Signature:
             raise InvalidJob(
                 f"job {self.type_name!r} has a parameter that cannot travel as JSON: {str(error).splitlines()[0]}"
             ) from None
+
+    @cached_property
+    def _read_json(self) -> "Callable[[str], BaseModel]":
+        """`model_validate_json` without the arguments that nobody gives here: it is called for each job."""
+        return self._model.__pydantic_validator__.validate_json
 
     @cached_property
     def _names(self) -> dict[str, str]:
@@ -103,11 +108,13 @@ class Signature:
         return {**by_position, **kwargs}
 
     def _validated(self, validate: "Callable[..., BaseModel]", value: Any) -> "BaseModel":
-        from pydantic import ValidationError
-
         try:
             return validate(value)
-        except ValidationError as error:
+        except ValueError as error:  # pydantic's is one; to import it before a call would cost each job a microsecond
+            from pydantic import ValidationError
+
+            if not isinstance(error, ValidationError):
+                raise
             raise InvalidPayload(self.type_name, problems_of(error)) from None
 
     def _dumped(self, model: "BaseModel") -> str:

@@ -12,7 +12,7 @@ from pool.backends.contract import Backend, Departure, Finished
 from pool.board.board import Board
 from pool.board.lanes import Lane, Phase
 from pool.board.record import Record
-from pool.board.start_lock import StartLock
+from pool.board.start_lock import TAKEN_BACK_AFTER_S, StartLock
 from pool.clock import monotonic_now
 from pool.errors import BackendUnavailable
 from pool.jobs.job import Cause
@@ -22,7 +22,6 @@ from pool.keeper.departures import finished_jobs
 from pool.logs import log
 
 LOOK_EVERY_S = 0.005
-WAITS_AT_MOST_S = 0.01
 STOP_LOOKING_AFTER_S = 2.0
 CAUSE = Cause(reason=Reason.INTERRUPTED, text="claimed ahead, and the job before it took long")
 
@@ -63,8 +62,7 @@ class Sheaves:
             return
         now = monotonic_now()
         for record in list(self.crew.workers()):
-            since = record.sheaf.read().since
-            if since and now - since > WAITS_AT_MOST_S:
+            if _is_overdue(record, now):
                 self._settle(record)
         self.board.watch.write(monotonic_now())
 
@@ -96,7 +94,7 @@ class Sheaves:
         if not lock.take_if_free():
             return {}
         try:
-            if not record.sheaf.read().since:
+            if not _is_overdue(record, monotonic_now()):  # closed meanwhile, perhaps opened anew
                 return {}
             known = self._settled(record)
             mine = {n: held for n, held in _idle_lanes(record).items() if (held.lane.job, held.lane.claim) not in known}
@@ -116,6 +114,12 @@ class _Idle(NamedTuple):
 
     lane: Lane
     finished: Finished | None
+
+
+def _is_overdue(record: Record, now: float) -> bool:
+    """Whether its sheaf has been open for so long that what waits in it is taken back."""
+    since = record.sheaf.read().since
+    return bool(since) and now - since > TAKEN_BACK_AFTER_S
 
 
 def _idle_lanes(record: Record) -> dict[int, _Idle]:

@@ -122,7 +122,7 @@ class Lane:
 
     def _count(self, settlement: Settlement) -> None:
         face, tally = self.face, self.tools.seat.record.tally
-        tally.add(face.type, settlement.outcome.value, run_s=face.run_s, wait_s=face.wait_s)
+        tally.add(face.type, settlement.outcome._value_, run_s=face.run_s, wait_s=face.wait_s)
 
     def _note_settled(self, settlement: Settlement, accepted: bool | None) -> None:
         """What the keeper has handed in for us counts as ours."""

@@ -1,6 +1,6 @@
 """Signals of a worker: they set a flag and wake whoever sleeps; the loop decides."""
 
-import _signal  # type: ignore[import-not-found]  # its getsignal makes no enum members, which cost 1.5 µs a call
+import _signal  # type: ignore[import-not-found]  # its functions make no enum members, which cost 1.5 µs a call
 import contextlib
 import os
 import signal
@@ -55,7 +55,7 @@ class Mailbox:
 
     def is_whole(self) -> bool:
         """Whether our handlers are in place; asked after every job, so it makes no system call but one."""
-        if signal.pthread_sigmask(signal.SIG_BLOCK, ()):
+        if _signal.pthread_sigmask(signal.SIG_BLOCK, ()):
             return False
         for number, handler in self._handlers.items():  # noqa: SIM110  # a generator costs twice the time
             if _signal.getsignal(number) is not handler:

@@ -130,7 +130,8 @@ class LaneFace:
         self._started_at = 0.0
         self.type, self.wait_s = "", 0.0
         self.run_s: float | None = None  # of the job last held; None: it never started
-        self.guard: StartLock | None = None  # held for a start while the keeper may take the job back
+        self.guard: StartLock | None = None  # held for a start when the keeper may take the job back
+        self.free_until = 0.0  # before that it does not (monotonic)
         self._has_deadline = False
 
     def claimed(self, claim: Claim, request: int) -> None:
@@ -145,8 +146,15 @@ class LaneFace:
         """The last act before user code. The parent kills us 3 s after the timeout. False: the job has been taken back."""
         if self.guard is None:
             return self._start(timeout, request)
+        if monotonic_now() < self.free_until:
+            self._start(timeout, request)
+            if monotonic_now() < self.free_until:  # it was so when all could see that we start
+                return True
         with self.guard.held():
-            return not self.is_given_up and self._start(timeout, request)
+            if self.is_given_up:
+                self._write(Phase.CLAIMED, 0.0, request)
+                return False
+            return self._start(timeout, request)
 
     def finished(self, request: int) -> None:
         """User code has ended; the result is in hand and no deadline may cost it."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from pool.backends.contract import Answer, Want
 from pool.board.record import Role
-from pool.board.start_lock import StartLock
+from pool.board.start_lock import STARTS_FREELY_FOR_S, StartLock
 from pool.clock import monotonic_now
 from pool.errors import BackendUnavailable, LaneBarred
 from pool.jobs.job import Claim
@@ -163,9 +163,10 @@ class Sheaf:
 
     def _open(self) -> None:
         """From here on the keeper may take back what waits."""
+        since = monotonic_now()
         for lane, _ in self._waiting:
-            lane.face.guard = self._lock
-        self._say(monotonic_now(), len(self.lanes), 1)
+            lane.face.guard, lane.face.free_until = self._lock, since + STARTS_FREELY_FOR_S
+        self._say(since, len(self.lanes), 1)
 
     def _close(self) -> None:
         """Under the lock, so that it takes back nothing that we hold from here on."""

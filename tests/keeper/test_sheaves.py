@@ -12,19 +12,19 @@ from pool.backends.opening import open_backend
 from pool.board.board import Board
 from pool.board.lanes import Phase
 from pool.board.record import Record, Role
-from pool.board.start_lock import StartLock, new_lock_file
+from pool.board.start_lock import TAKEN_BACK_AFTER_S, StartLock, new_lock_file
 from pool.clock import monotonic_now
 from pool.identity import LaneId, process_mark
 from pool.jobs.job import Claim
 from pool.jobs.lifecycle import Status
 from pool.keeper.beat import Heartbeat
 from pool.keeper.crew import Crew
-from pool.keeper.sheaves import WAITS_AT_MOST_S, Sheaves
+from pool.keeper.sheaves import Sheaves
 from tests.helpers.builders import Hand, put, some_pool
 from tests.helpers.stores import in_child
 from tests.helpers.until import until
 
-LONG_AGO_S = 10 * WAITS_AT_MOST_S
+LONG_AGO_S = 10 * TAKEN_BACK_AFTER_S
 
 
 @dataclass
@@ -86,7 +86,7 @@ def test_what_waits_goes_back_what_has_finished_is_handed_in_and_what_runs_goes_
 
 
 def test_a_sheaf_that_has_just_been_opened_is_left_alone(scene: Scene) -> None:
-    scene.open(seconds_ago=0.0)
+    scene.open(seconds_ago=-60.0)  # it stays new however long we are kept from looking
     scene.look()
     assert scene.states() == [Status.RUNNING] * 3
     assert scene.given_up() == [False] * 3
@@ -147,6 +147,14 @@ def test_it_says_that_it_looks_only_while_somebody_wishes_it(scene: Scene) -> No
 def test_a_sheaf_closed_before_the_lock_was_had_is_left_alone(scene: Scene) -> None:
     """What its lanes hold from then on is started without the lock."""
     scene.record.sheaf.write(0.0, 3, 1)
+    scene.sheaves._settle(scene.record)
+    assert scene.given_up() == [False] * 3
+    assert scene.states() == [Status.RUNNING] * 3
+
+
+def test_a_sheaf_opened_anew_before_the_lock_was_had_is_left_alone(scene: Scene) -> None:
+    """What its lanes hold is started without the lock while it is young."""
+    scene.open(seconds_ago=-60.0)
     scene.sheaves._settle(scene.record)
     assert scene.given_up() == [False] * 3
     assert scene.states() == [Status.RUNNING] * 3

@@ -1,11 +1,13 @@
 """Claims ahead: a worker that starts what it holds, a keeper that takes it back, step by step, in every order.
 
 The worker W has claimed job A ahead and job B after it. It starts A, or is kept from it; closes its sheaf; calls the store,
-which hands it C if that is free; starts C as a single job. The keeper K looks once, and once more. Another worker takes
-whatever is pending and runs it. W may be killed at any moment; then a departure says what the board says.
+which hands it C if that is free, alone or in a sheaf again; starts C. The keeper K looks once, and once more. Another worker
+takes whatever is pending and runs it. W may be killed at any moment; then a departure says what the board says.
 
     board   since (the sheaf is open), lane (phase, job) and its ending, mark (the job that the keeper has given up)
-    store   job -> "P"ending, ("W", claim) held by W, "O" held by the other, "D"one; W's lane holds one of them
+    age     of the open sheaf: "young" (W starts freely), "older" (W needs the lock), "old" (K takes back)
+    store   job -> "P"ending, "W" held by W, "O" held by the other, "D"one; W's lane holds one of them
+    turn    the number of W's claim: it may hand C back and claim it again
 """
 
 from collections import deque
@@ -16,10 +18,13 @@ RULES = {
     "lock at the start": "the worker holds the lock from its look at the mark until it has written that it starts",
     "lock at the close": "the worker closes the sheaf under the lock",
     "look again": "the keeper looks, under the lock, whether the sheaf is still open",
+    "look at the age": "the keeper looks, under the lock, whether it is an old one",
+    "read the clock last": "a free start is sure when the sheaf is young after it was written",
     "mark": "the keeper marks what it takes back, and the worker looks",
     "named claims": "what is taken back is named by job and claim",
 }
 JOBS = "AC"
+MOST_TURNS = 3
 
 
 class State(NamedTuple):
@@ -30,9 +35,11 @@ class State(NamedTuple):
     looks: int = 2
     lock: str = ""
     since: bool = True
+    age: str = "young"
     lane: tuple[str, str] = ("claimed", "A")
-    mark: str = ""
-    seen: tuple[str, str] = ("", "")
+    turn: int = 1
+    mark: tuple[str, int] = ("", 0)
+    seen: tuple[str, str, int] = ("", "", 0)
     store: tuple[str, ...] = ("W", "P")
     running: frozenset[tuple[str, str]] = frozenset()
     finished: frozenset[str] = frozenset()
@@ -70,6 +77,8 @@ class Model:
         yield from self.worker(state)
         yield from self.keeper(state)
         yield from self.other(state)
+        if state.since and state.age != "old":
+            yield "time passes", state._replace(age="older" if state.age == "young" else "old")
         if state.kills and state.at != "dead":
             running = frozenset(pair for pair in state.running if pair[0] != "W")
             lock = "" if state.lock == "W" else state.lock
@@ -79,26 +88,34 @@ class Model:
 
     def worker(self, s: State) -> Iterator[tuple[str, State | Broken]]:
         job = s.lane[1]
-        if s.at == "open" and (s.lock == "" or not self.has("lock at the start")):
+        if s.at == "open":
+            yield f"W reads the clock before {job}", s._replace(at="writes" if s.age == "young" else "waits")
+        elif s.at == "writes":
+            yield f"W writes freely that it starts {job}", s._replace(at="reads", lane=("started", job))
+        elif s.at == "reads":
+            is_free = s.age == "young" or not self.has("read the clock last")
+            yield "W reads the clock again", s._replace(at="begins" if is_free else "waits")
+        elif s.at == "waits" and (s.lock == "" or not self.has("lock at the start")):
             lock = "W" if self.has("lock at the start") else s.lock
-            yield "W is about to start A", s._replace(at="looks", lock=lock)
+            yield f"W is about to start {job}", s._replace(at="looks", lock=lock)
         elif s.at == "looks":
-            given_up = self.has("mark") and s.mark == job
+            given_up = self.has("mark") and s.mark == (job, s.turn)
             yield "W looks at the mark", s._replace(at="skips" if given_up else "starts")
         elif s.at == "starts":
             started = s._replace(at="begins", lane=("started", job))
-            yield "W writes that it starts A", started._replace(lock="" if s.lock == "W" else s.lock)
+            yield f"W writes that it starts {job}", started._replace(lock="" if s.lock == "W" else s.lock)
         elif s.at == "begins":
             yield run(s._replace(at="runs"), "W", job)
         elif s.at == "runs":
             done = s._replace(at="ended", running=s.running - {("W", job)}, lane=("finished", job))
-            yield "A ends", done._replace(finished=s.finished | {job})
+            yield f"{job} ends", done._replace(finished=s.finished | {job})
         elif s.at == "skips":
-            yield "W lets A be", s._replace(at="ended", lock="" if s.lock == "W" else s.lock)
+            let_be = s._replace(at="ended", lane=("claimed", job))
+            yield f"W lets {job} be", let_be._replace(lock="" if s.lock == "W" else s.lock)
         elif s.at == "ended" and (s.lock == "" or not self.has("lock at the close")):
             yield "W closes the sheaf", s._replace(at="closed", since=False)
         elif s.at == "closed":
-            yield "W hands in A and asks", self.exchange(s, job)
+            yield from self.exchange(s, job)
         elif s.at == "single":
             yield "W writes that it starts C", s._replace(at="begins C", lane=("started", "C"))
         elif s.at == "begins C":
@@ -108,12 +125,15 @@ class Model:
         elif s.at == "dead":
             yield "the departure of W is settled", self.depart(s)
 
-    def exchange(self, s: State, job: str) -> State:
+    def exchange(self, s: State, job: str) -> Iterator[tuple[str, State]]:
         if of(s, job) == "W":
             s = put(s, job, "D" if s.lane[0] == "finished" else "P")
-        if of(s, "C") == "P":
-            return put(s, "C", "W")._replace(at="single", lane=("claimed", "C"))
-        return s._replace(at="gone", lane=("none", ""))
+        if of(s, "C") == "P" and s.turn < MOST_TURNS:
+            claimed = put(s, "C", "W")._replace(lane=("claimed", "C"), turn=s.turn + 1)
+            yield f"W hands in {job} and has C", claimed._replace(at="single")
+            yield f"W hands in {job} and has C in a sheaf", claimed._replace(at="open", since=True, age="young")
+        else:
+            yield f"W hands in {job}", s._replace(at="gone", lane=("none", ""))
 
     def depart(self, s: State) -> State:
         for job in JOBS:
@@ -124,33 +144,35 @@ class Model:
     # ------------------------------------------------------------ the keeper
 
     def keeper(self, s: State) -> Iterator[tuple[str, State | Broken]]:
-        if s.keeper == "rest" and s.looks and s.since and s.at not in ("dead", "buried"):
-            yield "K finds the sheaf open", s._replace(keeper="wants", looks=s.looks - 1)
+        if s.keeper == "rest" and s.looks and is_overdue(s) and s.at not in ("dead", "buried"):
+            yield "K finds an old sheaf", s._replace(keeper="wants", looks=s.looks - 1)
         elif s.keeper == "wants":
             if s.lock == "":
                 yield "K takes the lock", s._replace(keeper="looks", lock="K")
             else:
                 yield "K finds it taken", s._replace(keeper="rest")
         elif s.keeper == "looks":
-            if s.since or not self.has("look again"):
-                yield "K finds it open still", s._replace(keeper="reads")
+            is_open = s.since or not self.has("look again")
+            is_old = s.age == "old" or not self.has("look at the age")
+            if is_open and is_old:
+                yield "K finds it still so", s._replace(keeper="reads")
             else:
-                yield "K finds it closed", s._replace(keeper="rest", lock="")
+                yield "K finds it closed, or another", s._replace(keeper="rest", lock="")
         elif s.keeper == "reads":
             if s.lane[0] in ("claimed", "finished"):
-                yield "K reads the lane", s._replace(keeper="marks", seen=s.lane)
+                yield "K reads the lane", s._replace(keeper="marks", seen=(*s.lane, s.turn))
             else:
                 yield "K finds nothing", s._replace(keeper="rest", lock="")
         elif s.keeper == "marks":
-            yield "K marks and frees", s._replace(keeper="tells", mark=s.seen[1], lock="")
+            yield "K marks and frees", s._replace(keeper="tells", mark=s.seen[1:], lock="")
         elif s.keeper == "tells":
             yield "K tells the store", self.tell(s)
 
     def tell(self, s: State) -> State | Broken:
-        phase, job = s.seen
-        s = s._replace(keeper="rest", seen=("", ""))
+        phase, job, turn = s.seen
+        s = s._replace(keeper="rest", seen=("", "", 0))
         held = next((one for one in JOBS if of(s, one) == "W"), "")
-        if not held or (self.has("named claims") and held != job):
+        if not held or (self.has("named claims") and (held, s.turn) != (job, turn)):
             return s
         if ("W", held) in s.running:
             return Broken(ROBBED)
@@ -166,6 +188,10 @@ class Model:
         for job in JOBS:
             if of(s, job) == "P":
                 yield run(put(s, job, "O")._replace(other=job), "O", job)
+
+
+def is_overdue(s: State) -> bool:
+    return s.since and s.age == "old"
 
 
 def run(s: State, who: str, job: str) -> tuple[str, State | Broken]:

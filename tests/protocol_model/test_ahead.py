@@ -8,6 +8,8 @@ NEEDED = [
     ("lock at the start", {TWICE, ROBBED}),
     ("lock at the close", {TWICE, ROBBED}),
     ("look again", {TWICE, ROBBED}),
+    ("look at the age", {TWICE, ROBBED}),
+    ("read the clock last", {TWICE, ROBBED}),
     ("mark", {TWICE, ROBBED}),
     ("named claims", {ROBBED}),
 ]
@@ -16,7 +18,7 @@ NEEDED = [
 def test_no_promise_is_broken() -> None:
     states, broken = explore()
     assert broken == {}
-    assert states > 200
+    assert states > 2000
 
 
 @pytest.mark.parametrize(("rule", "promises"), NEEDED)
