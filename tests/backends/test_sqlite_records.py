@@ -43,6 +43,23 @@ def _break(path: str, how: str) -> None:
     other.close()
 
 
+def test_a_job_is_the_same_record_by_whichever_road_it_came(path: str) -> None:
+    """Alone and plain, beside a delayed one, beside one with a key: three statements, one kind of row."""
+    store = SqliteBackend(path)
+    for beside in ([], [new_job(type="other", delay=60.0)], [new_job(type="other", unique_key="k")]):
+        store.enqueue([new_job(payload='{"n":1}', priority=7, timeout=2.5), *beside])
+    store.close()
+    with sqlite3.connect(path) as db:
+        rows = db.execute("SELECT * FROM jobs WHERE priority = 7").fetchall()
+        names = [column[0] for column in db.execute("SELECT * FROM jobs").description]
+    db.close()
+    plain = [
+        {name: value for name, value in zip(names, row, strict=True) if name not in ("rank", "id")} for row in rows
+    ]
+    assert len(plain) == 3
+    assert plain[0] == plain[1] == plain[2]
+
+
 @pytest.mark.parametrize("how", BREAKS, ids=lambda how: how.replace(" ", "-"))
 def test_a_broken_record_is_set_aside_and_the_next_job_is_handed_out(path: str, how: str) -> None:
     store = SqliteBackend(path)

@@ -100,18 +100,18 @@ class SqliteBackend:
         """Stored and synced before it returns; `durable` asks for nothing more here."""
         if not jobs and batch is None:
             return []
-        intake.check_batch(jobs, batch)
+        are_plain = intake.check_batch(jobs, batch)
         try:
             if batch is None:
                 with suppress(bulk.NotNew):
-                    return self._store.write(lambda tx: self._enqueue(tx, jobs, refuse_above), durable=True)
+                    return self._store.write(lambda tx: self._enqueue(tx, jobs, refuse_above, are_plain), durable=True)
             return self._store.write(lambda tx: intake.enqueue(tx, jobs, refuse_above, batch), durable=True)
         except NotSynced as problem:
             raise OutcomeUnknown(problem.where, problem.why, [job.id for job in jobs]) from problem
 
     @staticmethod
-    def _enqueue(tx: Transaction, jobs: Sequence[NewJob], refuse_above: int | None) -> list[Receipt]:
-        return bulk.enqueue(tx, jobs, refuse_above) or intake.enqueue(tx, jobs, refuse_above)
+    def _enqueue(tx: Transaction, jobs: Sequence[NewJob], refuse_above: int | None, are_plain: bool) -> list[Receipt]:
+        return bulk.enqueue(tx, jobs, refuse_above, are_plain=are_plain) or intake.enqueue(tx, jobs, refuse_above)
 
     def cancel(self, job_id: str, *, owner: str | None = None) -> Job:
         self._store.write(lambda tx: intake.cancel(tx, job_id, owner), durable=True)

@@ -49,16 +49,19 @@ def enqueue(
     return receipts
 
 
-def check_batch(jobs: Sequence[NewJob], batch: NewBatch | None = None) -> None:
-    """Refuse what must not reach the store, before it is opened."""
+def check_batch(jobs: Sequence[NewJob], batch: NewBatch | None = None) -> bool:
+    """Refuse what must not reach the store, before it is opened. Whether all of it is plain."""
     if len(jobs) > MAX_BATCH:
         raise CallerError(f"a batch has at most {MAX_BATCH:,} jobs, this one has {len(jobs):,}: split it")
+    if batch is None and all(map(rows.is_plain, jobs)):
+        return True
     follow_ups = (batch.on_complete, batch.on_success) if batch else ()
     for job in (*jobs, *follow_ups):
         if job is not None:
             rows.check_storable(job)
     if batch is not None and not rows.is_uuid(batch.id):
         raise InvalidJob(f"batch id {batch.id!r} is not a UUID; leave it out to have one made")
+    return False
 
 
 def _add_within(room: "_Room", line: "Line", job: NewJob) -> Receipt:

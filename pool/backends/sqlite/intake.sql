@@ -8,6 +8,10 @@ INSERT INTO jobs (rank, id, status, watched, queue, priority, type, max_retries,
   created_at, owner, idempotency_key, unique_key, parent, follow_ups, limited, batch, payload)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
+-- name: add plain job
+INSERT INTO jobs (rank, id, status, queue, priority, type, max_retries, max_kills, timeout, created_at, payload)
+VALUES (?, ?, 1, ?, ?, ?, ?, ?, ?, ?, ?);
+
 -- name: status by id
 SELECT status FROM jobs WHERE id = ?;
 

@@ -4,11 +4,12 @@ import hashlib
 import json
 import math
 from dataclasses import asdict
+from operator import attrgetter
 from typing import Any
 
 from pool.backends.sqlite.transaction import HELD
 from pool.errors import InvalidJob
-from pool.jobs.job import KEPT_ATTEMPTS, Attempt, Cause, NewJob, Outcome, Settlement
+from pool.jobs.job import KEPT_ATTEMPTS, LOCAL_OWNER, Attempt, Cause, NewJob, Outcome, Settlement
 from pool.jobs.lifecycle import Reason, Status
 
 _RESTS = (Status.SCHEDULED, Status.PENDING, Status.RUNNING, Status.COMPLETED, Status.FAILED, Status.CANCELLED)
@@ -113,26 +114,28 @@ def _as_new_job(fields: dict[str, Any] | None) -> NewJob | None:
 
 def check_storable(job: NewJob) -> None:
     """What SQLite would store as something else, or not at all."""
-    if not _is_common_and_sound(job):
+    if not is_plain(job):
         _find_fault(job)
 
 
-def _is_common_and_sound(job: NewJob) -> bool:
-    """A quick look that most jobs stand."""
-    counts = (job.priority, job.max_retries, job.max_kills)
-    spans = (job.delay, job.limit_per_s)
-    texts = (job.id, job.type, job.payload, job.queue, job.owner)
-    options = (
-        job.idempotency_key, job.unique_key, job.parent_id, job.limit_key, job.batch_id, job.run_at, job.expires_in,
-    )  # fmt: skip
-    if options != _NO_OPTIONS or spans != (0.0, 0.0) or tuple(map(type, counts)) != (int, int, int):
+def is_plain(job: NewJob) -> bool:
+    """A quick look that most jobs stand: it asks for nothing beyond the usual, and can be stored as it is."""
+    if _options(job) != _NO_OPTIONS or tuple(map(type, values := _values(job))) != _TYPES:
         return False
-    if not (min(counts) >= 0 and max(counts) < 2**31 and type(job.timeout) is float and 0.0 <= job.timeout < 1e12):
-        return False
-    return tuple(map(type, texts)) == (str,) * 5 and "".join(texts).isascii()
+    job_id, kind, queue, payload, priority, max_retries, max_kills, timeout = values
+    is_ascii = job_id.isascii() and kind.isascii() and queue.isascii() and payload.isascii()
+    fits = 0 <= priority < _MANY and 0 <= max_retries < _MANY and 0 <= max_kills < _MANY and 0.0 <= timeout < 1e12
+    return bool(is_ascii and fits)
 
 
-_NO_OPTIONS = (None,) * 7
+_values = attrgetter("id", "type", "queue", "payload", "priority", "max_retries", "max_kills", "timeout")
+_TYPES = (str, str, str, str, int, int, int, float)
+_MANY = 2**31
+_OPTIONS: dict[str, Any] = {
+    "run_at": None, "delay": 0.0, "expires_in": None, "idempotency_key": None, "unique_key": None, "owner": LOCAL_OWNER,
+    "parent_id": None, "batch_id": None, "limit_key": None, "limit_per_s": 0.0, "on_success": None, "on_failure": None,
+}  # fmt: skip
+_options, _NO_OPTIONS = attrgetter(*_OPTIONS), tuple(_OPTIONS.values())
 
 
 def _find_fault(job: NewJob) -> None:
