@@ -55,9 +55,10 @@ def make_plan(loaded: Loaded, *, options: Options | None = None, notices: tuple[
     """The plan that this configuration means; ConfigError when a part of it is not installed or not importable."""
     options, config = options or Options(), loaded.config
     _import_libraries(config)
+    pool = new_pool_id(config.pool.name)
     return Plan(
-        pool=new_pool_id(config.pool.name),
-        specs=tuple(_children(config, options)),
+        pool=pool,
+        specs=tuple(_children(config, options, edition=str(pool))),
         runtime_dir=runtime_dir(config),
         state_dir=state_dir(config),
         stop_timeout=config.pool.stop_timeout,
@@ -87,9 +88,9 @@ def _departures_dir(config: Config) -> Path:
 # ---------------------------------------------------------------- the children
 
 
-def _children(config: Config, options: Options) -> Iterator[ChildSpec]:
+def _children(config: Config, options: Options, edition: str) -> Iterator[ChildSpec]:
     for name, group in groups_of(config):
-        yield _workers(config, name, group, options)
+        yield _workers(config, name, group, options, edition)
     yield _keeper(config)
     if config.web.enabled:
         yield _web(config)
@@ -97,13 +98,13 @@ def _children(config: Config, options: Options) -> Iterator[ChildSpec]:
         yield _spec(config, Role.WATCH, "watch", functools.partial(run_watch, config), fingerprint=config.app.path)
 
 
-def _workers(config: Config, name: str, group: WorkerKeys, options: Options) -> ChildSpec:
+def _workers(config: Config, name: str, group: WorkerKeys, options: Options, edition: str) -> ChildSpec:
     own_stop = group.stop_timeout if isinstance(group, GroupSection) else None
     return _spec(
         config,
         Role.WORKER,
         name,
-        functools.partial(run_worker, config, name, burst=options.burst),
+        functools.partial(run_worker, config, name, burst=options.burst, edition=edition),
         fingerprint=_fingerprint(config, WORKER_SECTIONS, group.model_dump(exclude=set(PARENT_KEYS))),
         count=group.count,
         lanes=1 + group.claims_ahead if group.concurrency == 1 else group.concurrency,

@@ -82,9 +82,11 @@ class Idlers:
 class AsyncWorker(Worker):
     """One process, many lanes."""
 
-    def __init__(self, config: Config, settings: WorkerKeys, seat: Seat, *, burst: bool = False) -> None:
+    def __init__(
+        self, config: Config, settings: WorkerKeys, seat: Seat, *, burst: bool = False, edition: str = ""
+    ) -> None:
         presence = SharedPresence(seat)
-        super().__init__(config, settings, seat, burst=burst, presence=presence)
+        super().__init__(config, settings, seat, burst=burst, edition=edition, presence=presence)
         self._shared = presence
         self._count = settings.concurrency
         self._task_lanes: list[TaskLane] = []

@@ -8,25 +8,28 @@ from pathlib import Path
 
 from pool.client import Client, use
 from pool.config import runtime_dir
-from pool.durable import write_whole
 from pool.errors import InvalidJob, JobpoolError
 from pool.jobs.registry import defaults_from, registry
 from pool.logs import log
 from pool.place import place_of
 from pool.settings import Config
+from pool.worker import typesheet
 from pool.worker.causes import traceback_of
 from pool.worker.commands import register_commands
 
 REMARK_BYTES = 4000
-TYPES_FILE = "types.json"
 
 
 class BootFailed(JobpoolError):
     """The application's code cannot be used; the text is for people."""
 
 
-def import_app(config: Config) -> None:
-    """Import the app's modules and register its commands; BootFailed with the cleaned traceback of what is wrong."""
+def import_app(config: Config) -> int:
+    """Import the app's modules and register its commands; BootFailed with the cleaned traceback of what is wrong.
+
+    Returns how many modules there were before.
+    """
+    known = len(sys.modules)
     registry.defaults = defaults_from(config.jobs)
     use(Client.at(place_of(config)))  # a job that calls other.enqueue(…) means this pool's store, flags included
     folder = str(Path(config.app.path).expanduser().absolute())
@@ -38,22 +41,25 @@ def import_app(config: Config) -> None:
         register_commands(config, registry)
     except InvalidJob as error:
         raise BootFailed(str(error)) from None
+    return known
 
 
-def publish_types(config: Config) -> None:
-    """Write what this code knows of its job types for the keeper to publish; BootFailed for one that cannot be described.
+def publish_types(config: Config, edition: str, known: int) -> None:
+    """See that the keeper can publish what this code knows of its job types; BootFailed for one that cannot be described.
 
-    All workers of a deploy write the same; the file is replaced whole.
+    `edition` names the reading of the configuration, `known` is how many modules there were before the application's.
     """
+    folder = runtime_dir(config)
     try:
-        text = json.dumps(registry.published(), ensure_ascii=False)
+        typesheet.publish(folder, typesheet.code_of(edition, known), _described)
     except InvalidJob as error:
         raise BootFailed(str(error)) from None
-    file = runtime_dir(config) / TYPES_FILE
-    try:
-        write_whole(file, text, durably=False)
     except OSError as error:
-        log.warning("cannot write the job types for the keeper", file=str(file), error=str(error))
+        log.warning("cannot write the job types for the keeper", folder=str(folder), error=str(error))
+
+
+def _described() -> str:
+    return json.dumps(registry.published(), ensure_ascii=False)
 
 
 def remark_of(error: BaseException) -> bytes:

@@ -11,11 +11,14 @@ from pool.worker.process import Worker
 BAD_CONFIGURATION = 78
 
 
-def run_worker(config: Config, group: str, seat: Seat, *, burst: bool = False) -> int:
-    """The whole life of a worker child of this group; returns its exit code. `burst`: leave when nothing is pending."""
+def run_worker(config: Config, group: str, seat: Seat, *, burst: bool = False, edition: str = "") -> int:
+    """The whole life of a worker child of this group; returns its exit code. `burst`: leave when nothing is pending.
+
+    `edition` is the same for all workers of one reading of the configuration.
+    """
     settings = settings_of(config, group)
     logs.configure(config.log, pool=config.pool.name, who=f"{group}/{seat.worker.slot}", in_parent=False)
-    worker = make_worker(config, settings, seat, burst=burst)
+    worker = make_worker(config, settings, seat, burst=burst, edition=edition)
     try:
         worker.boot()
     except BootFailed as error:
@@ -25,10 +28,10 @@ def run_worker(config: Config, group: str, seat: Seat, *, burst: bool = False) -
     return worker.live()
 
 
-def make_worker(config: Config, settings: WorkerKeys, seat: Seat, *, burst: bool) -> Worker:
+def make_worker(config: Config, settings: WorkerKeys, seat: Seat, *, burst: bool, edition: str) -> Worker:
     """One job at a time, or many."""
     kind = Worker if settings.concurrency == 1 else AsyncWorker
-    return kind(config, settings, seat, burst=burst)
+    return kind(config, settings, seat, burst=burst, edition=edition)
 
 
 def settings_of(config: Config, group: str) -> WorkerKeys:

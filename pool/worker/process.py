@@ -56,9 +56,10 @@ class Worker:
         seat: Seat,
         *,
         burst: bool = False,
+        edition: str = "",
         presence: Presence | None = None,
     ) -> None:
-        self.config, self.seat, self.is_burst = config, seat, burst
+        self.config, self.seat, self.is_burst, self.edition = config, seat, burst, edition
         self.want = want_of(config, settings)
         self.stop_timeout: float = getattr(settings, "stop_timeout", None) or config.pool.stop_timeout
         self.claims_ahead = settings.claims_ahead
@@ -81,8 +82,7 @@ class Worker:
         self._is_booting = True
         self._found_nothing = False
         self._false_rings = 0
-        self._orders_turn = -1
-        self._is_draining = False
+        self._orders_turn, self._is_draining = -1, False
 
     # ------------------------------------------------------------ birth
 
@@ -90,8 +90,8 @@ class Worker:
         """Import the application; BootFailed when it cannot be used. The store need not answer for this."""
         self.mailbox.listen(self._note_stop, self.look)
         self.around.open()
-        import_app(self.config)
-        publish_types(self.config)
+        known = import_app(self.config)
+        publish_types(self.config, self.edition, known)
         hooking.boot()
         self.around.settle_in()
         self.presence.rss_bytes = self.limits.memory.size(monotonic_now())

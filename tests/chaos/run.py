@@ -25,7 +25,7 @@ DRAIN_S = 120.0
 FORGET_S = 15 * LEASE_S  # a lost pool is remembered for ten leases, for claims still on the wire
 SPARE_FDS = {"web": 24}  # a connection to the store for each of its threads
 FEW_FDS = 2
-KEPT = ("jobpool.lock", "types.json", "dashboard.key")
+KEPT = ("jobpool.lock", "types.json", "types.made-from", "dashboard.key")
 SETTLED = frozenset({Status.COMPLETED, Status.FAILED, Status.CANCELLED})
 
 
