@@ -1,10 +1,12 @@
 """Events to lines. Code names an event and its fields; this folder decides how they look and where they go.
 
-`log` works before `configure` too: a client program gets our lines through the standard library's logging. In a pool,
-`configure` is called once in the parent and again in each child; after that a log call never raises, and in the parent it
-never waits. What jobs log themselves, with whatever they use, is their output (`pool.worker.output`).
+`log` works before `configure` too (a client program keeps its own loguru sinks). In a pool, `configure` is called once in
+the parent and again in each child; after that a log call never raises, and in the parent it never waits.
+loguru is the engine, loaded at the first line, so that jobs that use loguru themselves write to the same place.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from pool.clock import monotonic_now
@@ -52,18 +54,18 @@ class Log:
         if self._sink is not None:
             self._sink.write(level, event, fields)
         else:
-            _to_the_programs_own_log(level, event, fields)
+            _to_the_programs_own_sinks(level, event, fields)
 
 
 log = Log()
 
 
-def _to_the_programs_own_log(level: str, event: str, fields: dict[str, Any]) -> None:
-    import logging
+def _to_the_programs_own_sinks(level: str, event: str, fields: dict[str, Any]) -> None:
+    from loguru import logger
 
     from pool.logs.lines import field_texts
 
-    logging.getLogger("jobpool").log(max(LEVELS[level], logging.DEBUG), "%s", event + field_texts(fields))
+    logger.bind(**fields).log(level, event + field_texts(fields))
 
 
 def configure(settings: "LogSection", *, pool: str, who: str, in_parent: bool) -> None:
@@ -76,6 +78,15 @@ def configure(settings: "LogSection", *, pool: str, who: str, in_parent: bool) -
     sink = log._sink or Sink()
     sink.aim(settings, pool=pool, who=who, in_parent=in_parent)
     log._threshold, log._sink = LEVELS[settings.level], sink
+
+
+@contextmanager
+def bound(**fields: Any) -> Iterator[None]:
+    """Inside, every line of this thread or task carries these fields: `with bound(job=…, type=…, attempt=1):`."""
+    from loguru import logger
+
+    with logger.contextualize(**fields):
+        yield
 
 
 def reopen() -> None:

@@ -1,14 +1,16 @@
-"""The one place where this process's lines go."""
+"""The one place where this process's lines go, behind loguru; ours and those of jobs that use loguru meet here."""
 
 import atexit
 import contextlib
+import copy
 import os
 import threading
-from collections.abc import Mapping
+import traceback
 from datetime import datetime
 from typing import Any
 
-from pool.clock import wall_now
+from loguru import logger
+
 from pool.errors import ConfigError
 from pool.logs.lines import Entry, Shape, line_of
 from pool.logs.outputs import LogFile, Output, StandardError
@@ -20,15 +22,17 @@ WORKER_PATIENCE_S = 1.0
 
 
 class Sink:
-    """Takes this process's lines, from any thread."""
+    """Takes records from two loguru loggers: our own, which user code cannot reconfigure, and the global one."""
 
     def __init__(self) -> None:
+        logger.remove()
+        self._own = copy.deepcopy(logger)  # loguru's recipe for independent loggers
         self._shape = Shape("text", "", "")
         self._output: Output = StandardError()
         self._is_the_parents = False
         self._relay: Relay | None = None
+        self._handlers: list[tuple[Any, int]] = []
         self._lock = threading.RLock()
-        self._is_writing = False
         self._reported = self._dropped_before = 0
         os.register_at_fork(after_in_child=self._after_fork)
 
@@ -44,6 +48,7 @@ class Sink:
             coloured=to_stderr and settings.format == "text" and is_colourful_terminal(),
             under_journald=to_stderr and is_stderr_journald(),
         )
+        self._replace_handlers(settings.level)
         if settings.file and who == "keeper" and not in_parent:
             self._carry_the_parents_lines()
 
@@ -79,24 +84,28 @@ class Sink:
                 self._dropped_before += old.dropped
                 old.close()
 
-    def write(self, level: str, event: str, fields: Mapping[str, Any]) -> None:
-        """A line; never raises, whatever is wrong with the fields."""
-        with contextlib.suppress(Exception):
-            at = datetime.fromtimestamp(wall_now()).astimezone()
-            trace = str(fields.get("trace") or "")
-            rest = {key: value for key, value in fields.items() if key != "trace"}
-            self._put(line_of(Entry(at, level, event, rest, trace), self._shape), at)
+    def _replace_handlers(self, level: str) -> None:
+        for engine, handler in self._handlers:
+            with contextlib.suppress(ValueError):  # user code has removed it
+                engine.remove(handler)
+        self._handlers = [(engine, self._add_handler(engine, level)) for engine in (self._own, logger)]
 
-    def _put(self, line: bytes, at: datetime) -> None:
+    def _add_handler(self, engine: Any, level: str) -> int:
+        return int(engine.add(self._take, level=level, format=_no_text, catch=False, backtrace=False, diagnose=False))
+
+    def write(self, level: str, event: str, fields: dict[str, Any]) -> None:
+        """A line of our own; never raises, whatever is wrong with the fields or with a log call inside a log call."""
+        with contextlib.suppress(Exception):
+            self._own.bind(**fields).log(level, event)
+
+    def _take(self, message: Any) -> None:
+        record = message.record
+        fields = dict(record["extra"])
+        trace = str(fields.pop("trace", "") or _traceback_of(record["exception"]))
+        entry = Entry(record["time"], record["level"].name, record["message"], fields, trace)
         with self._lock:
-            if self._is_writing:  # by a signal handler that interrupted a line: it would tear it
-                return
-            try:
-                self._is_writing = True
-                if self._output.put(line):
-                    self._report_dropped(at)
-            finally:
-                self._is_writing = False
+            if self._output.put(line_of(entry, self._shape)):
+                self._report_dropped(entry.at)
 
     def _report_dropped(self, at: datetime) -> None:
         lost = self.dropped - self._reported
@@ -129,9 +138,19 @@ class Sink:
 
     def _after_fork(self) -> None:
         """A lock held by another thread would stay locked; and the parent's descriptors are about to be closed by number."""
-        self._lock, self._is_writing = threading.RLock(), False
+        self._lock = threading.RLock()
         if self._is_the_parents:
             self._output = self._output.let_go()
+
+
+def _no_text(record: Any) -> str:
+    return ""
+
+
+def _traceback_of(exception: Any) -> str:
+    if exception is None or exception.value is None:
+        return ""
+    return "".join(traceback.format_exception(exception.type, exception.value, exception.traceback)).rstrip()
 
 
 def is_stderr_journald() -> bool:
