@@ -65,7 +65,7 @@ zpty -b shell zsh -fi
 zpty -w shell "source $HOME/.zshrc; PS1=READY; print DO''NE"
 zpty -r shell said '*DONE*'
 zpty -n -w shell $'jobpool sta\\t\\t'
-for turn in {1..200}; do
+for turn in {1..1200}; do
     while zpty -rt shell said; do print -rn -- $said; seen+=$said; done
     [[ $seen == *stack*start*status* ]] && break
     sleep 0.05
@@ -94,7 +94,7 @@ def test_completion_is_installed_with_one_command_and_works_in_the_shell(shell: 
     assert installed.returncode == 0, installed.stdout + installed.stderr
 
     asked = subprocess.run(
-        SHOWN[shell], env=environ, capture_output=True, text=True, timeout=100, stdin=subprocess.DEVNULL
+        SHOWN[shell], env=environ, capture_output=True, text=True, timeout=110, stdin=subprocess.DEVNULL
     )
 
     assert {"start", "status", "stack"} <= set(re.findall(r"\w+", asked.stdout)), asked.stdout + asked.stderr

@@ -23,6 +23,11 @@ SCHEDULE = (
 )
 
 
+def wait_for_its_first_beat(house: House) -> None:
+    """Until the store knows of the pool, its queues and its types."""
+    house.wait_for(lambda: any(pool["types"] for pool in house.cli_json("pools")), "the pool's types in the store")
+
+
 def last_line(text: str) -> str:
     return text.strip().splitlines()[-1]
 
@@ -75,7 +80,7 @@ def test_what_cannot_be_enqueued_is_refused_in_a_sentence(
     open_house: OpenHouse, words: tuple[str, ...], sentence: str
 ) -> None:
     house = open_house(workers=1)
-    house.wait_for(lambda: house.cli_json("pools")[0]["types"], "the pool's types in the store")
+    wait_for_its_first_beat(house)
     done = house.cli("enqueue", *words, check=False)
     assert done.returncode == 1
     assert sentence in done.stderr
@@ -120,6 +125,7 @@ def test_dead_letters_are_listed_retried_and_discarded_by_filter(open_house: Ope
 
 def test_a_pause_of_a_queue_that_nobody_knows_says_so_and_is_remembered(open_house: OpenHouse) -> None:
     house = open_house(workers=1, settings='[[groups]]\nname = "post"\ncount = 1\nqueues = ["mail"]\n')
+    wait_for_its_first_beat(house)
 
     known, wrong = house.cli("pause", "mail"), house.cli("pause", "mial")
 
@@ -160,7 +166,9 @@ def test_purging_needs_a_yes_and_touches_no_running_job(open_house: OpenHouse) -
 
 def test_a_queue_that_nobody_serves_is_shown(open_house: OpenHouse) -> None:
     house = open_house(settings='queues = ["default"]\n[[queues]]\nname = "configured"\n')
+    wait_for_its_first_beat(house)
     job_id = house.enqueue("tasks.quick", queue="lonely")
+    house.wait_for(lambda: "configured" in [queue["name"] for queue in house.cli_json("queues")], "the keeper's work")
     queues = {queue["name"]: queue for queue in house.cli_json("queues")}
     assert queues["configured"]["pending"] == 0
     assert (queues["lonely"]["pending"], queues["lonely"]["served"]) == (1, False)
@@ -200,7 +208,7 @@ def test_redacted_fields_are_never_shown(open_house: OpenHouse) -> None:
     house = open_house(app=REDACTING)
     job_id = house.enqueue("tasks.pay", {"card_token": "s3cr3t", "amount": 5})
     house.wait_until(job_id, "completed")
-    house.wait_for(lambda: house.cli_json("pools")[0]["types"], "the pool's types in the store")
+    wait_for_its_first_beat(house)
     shown = [house.cli("jobs", "show", job_id).stdout, house.cli("jobs", "list", "--json").stdout]
     assert all("s3cr3t" not in text for text in shown)
     assert house.cli_json("jobs", "show", job_id)["payload"] == {"card_token": "***", "amount": 5}

@@ -68,16 +68,13 @@ def test_the_image_runs_as_process_1_is_healthy_and_stops_in_order(container: De
         )
     try:
 
-        def is_healthy() -> bool:
+        def is_well(question: list[str]) -> bool:
             assert process.poll() is None, container.log.read_text()
-            return (
-                subprocess.run(health, cwd=container.folder, env=container.environ, capture_output=True).returncode == 0
-            )
+            done = subprocess.run(question, cwd=container.folder, env=container.environ, capture_output=True)
+            return done.returncode == 0
 
-        until(is_healthy, "a healthy container")
-        container.run(["jobpool", "health", "--ready"]) if until(
-            lambda: "pool is ready" in container.log.read_text()
-        ) else None
+        until(lambda: is_well(health), "a healthy container")
+        until(lambda: is_well([*health, "--ready"]), "a container that is ready")
         os.kill(children_of(process.pid)[0], signal.SIGTERM)
         assert process.wait(60) == 0
     finally:

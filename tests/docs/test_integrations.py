@@ -19,6 +19,7 @@ import redis
 from tests.docs.desk import Desk
 from tests.docs.pages import ROOT, Block, blocks_of
 from tests.helpers.servers import DEFAULT_FLAVOUR, Server, running
+from tests.helpers.until import until
 
 BEFORE = {
     "create_engine": """
@@ -192,7 +193,7 @@ def test_sentry_hears_of_a_job_that_is_given_up(desk: Desk, ear: Ear) -> None:
 
     work(desk)
 
-    assert any(path.startswith("/api/1/") and b"no such cat" in body for path, body in ear.heard), ear.heard
+    until(lambda: any(path.startswith("/api/1/") and b"no such cat" in body for path, body in ear.heard), "the report")
 
 
 def test_a_collector_of_opentelemetry_gets_a_span_for_each_job(desk: Desk, ear: Ear) -> None:
@@ -202,7 +203,7 @@ def test_a_collector_of_opentelemetry_gets_a_span_for_each_job(desk: Desk, ear: 
 
     work(desk)
 
-    assert any(path == "/v1/traces" and b"tasks.traced" in body for path, body in ear.heard), ear.heard
+    until(lambda: any(path == "/v1/traces" and b"tasks.traced" in body for path, body in ear.heard), "the span")
 
 
 # ---------------------------------------------------------------- the code of the others
