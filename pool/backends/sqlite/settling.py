@@ -96,14 +96,18 @@ def complete_first_tries(tx: Transaction, told: Sequence[tuple[LaneRecord, Settl
 
     StaleLane when a job is not what its lane remembers."""
     now, said = tx.now, []
+    ended: dict[int, int] = {}
     for record, word in told:
         history = rows.only_attempt(record.worker, word, now)
         said.append((word.started_at, now, rows.storable(word.result), history, record.held))
+        ended[record.queue] = ended.get(record.queue, 0) + 1
     if tx.run_many(_SQL["complete at first try"], said) != len(said):
         raise StaleLane
+    for queue, times in ended.items():
+        tx.moved(queue, RUNNING, COMPLETED, DID_COMPLETE, times)
     for record, word in told:
-        tx.moved(record.queue, RUNNING, COMPLETED, DID_COMPLETE)
-        _after_settling(tx, word, record.max_retries)
+        if word.children or record.max_retries == 0:
+            _after_settling(tx, word, record.max_retries)
         record.let_go()
 
 
