@@ -60,8 +60,8 @@ def test_after_the_stop_signal_nothing_starts(on_each_store: OpenHouse) -> None:
     ended_at = boottime()
 
     begun = [note["at"] for note in house.notes() if note["what"] == "start"]
-    assert max(begun) < told_at + 0.3
-    assert ended_at - told_at < 3
+    assert max(begun) < told_at + 5, "all of them would take twelve seconds"
+    assert ended_at - told_at < 10
     assert house.counts()["pending"] == len(jobs) - len(begun)
     assert (house.counts()["running"], house.counts()["completed"]) == (0, len(begun))
 
@@ -74,19 +74,19 @@ def test_a_kill_in_mid_job_costs_one_retry_and_other_jobs_nothing(on_each_store:
     killed_at = boottime()
     house.kill(holder.pid)
 
-    house.wait_for(lambda: len(house.runs(job)) == 2, "the second run", within=20)
+    house.wait_for(lambda: len(house.runs(job)) == 2, "the second run")
     house.release()
     house.release("other")
     done = house.wait_until(job, "completed")
     house.wait_until(neighbour, "completed")
 
-    assert house.runs(job)[1].started - killed_at < 2, "at once, not after a lease"
+    assert house.runs(job)[1].started - killed_at < 30, "at once, not after a lease of 60 s"
     assert (len(house.runs(job)), len(house.runs(neighbour))) == (2, 1)
     assert [(each.outcome.value, each.cause.signal if each.cause else None) for each in done.attempts] == [
         ("lost", 9),
         ("completed", None),
     ]
-    restarted = [worker for worker in house.status()["workers"] if worker["restarts"]]
+    restarted = house.wait_for(lambda: [w for w in house.status()["workers"] if w["restarts"]], "an heir")
     assert [worker["last_exit"]["signal"] for worker in restarted] == [9]
 
 
@@ -103,7 +103,7 @@ def test_a_whole_pool_killed_and_started_again_runs_its_jobs_within_the_lease(on
     for job in jobs:
         assert house.wait_until(job, "completed").retry_count == 0
         assert len(house.runs(job)) == 2
-        assert house.runs(job)[1].started - killed_at < 6
+        assert house.runs(job)[1].started - killed_at < 30
 
 
 # ---------------------------------------------------------------- a slow claim is no abandoned job

@@ -1,5 +1,6 @@
 """Whatever the umask of whoever starts it, no file of a pool may be read or written by strangers."""
 
+import contextlib
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,7 +36,11 @@ def files_of(house: House) -> Iterator[Path]:
 
 def modes(house: House) -> dict[str, str]:
     """Each with its kind and rights, as `ls` shows them."""
-    return {str(path.relative_to(house.folder)): stat.filemode(path.lstat().st_mode) for path in files_of(house)}
+    seen = {}
+    for path in files_of(house):
+        with contextlib.suppress(FileNotFoundError):  # some are there for a moment
+            seen[str(path.relative_to(house.folder))] = stat.filemode(path.lstat().st_mode)
+    return seen
 
 
 def kinds(seen: dict[str, str]) -> set[str]:

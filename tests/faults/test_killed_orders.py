@@ -52,7 +52,7 @@ def test_a_killed_retry_of_all_dead_letters_is_ended_by_the_next(on_each_store: 
     house = on_each_store(start=False)
     ids = dead_letters(house, MANY)
 
-    killed_midway(house, "dead", "retry", "--all")
+    killed_midway(house, "dead", "retry", "--all", "--rate", "200")
     retried, left = states(house)
     assert (retried + left, retried > 0, left > 0) == (MANY, True, True)
     house.cli("dead", "retry", "--all")

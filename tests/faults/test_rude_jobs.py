@@ -79,7 +79,7 @@ def test_a_rude_job_ends_and_its_worker_or_heir_works_on(open_house: OpenHouse) 
         assert len(house.runs(job)) == 1, way
         assert house.wait_until(house.enqueue("tasks.quick"), "completed").claim == 1, way
     assert house.stop() == 0
-    house.wait_for(lambda: house.pids() == [], "nobody left, not even what they started", within=10)
+    house.wait_for(lambda: house.pids() == [], "nobody left, not even what they started")
 
 
 @pytest.mark.full

@@ -107,5 +107,5 @@ def test_a_store_that_is_away_and_a_caller_who_is_slow_do_not_keep_the_watchdog_
     server.thaw()
     for caller in callers:
         caller.close()
-    assert ear.longest_gap(since, since + 5) < 2.0
+    assert ear.longest_gap(since, since + 5) < 4.0  # one that waits for either is silent for all five
     assert os.path.exists(f"/proc/{house.pid}")

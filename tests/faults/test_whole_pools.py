@@ -36,7 +36,7 @@ def wait_for_all(house: House, jobs: list[str], status: str = "completed") -> No
 def test_a_delay_longer_than_the_lease_hands_out_each_job_once(on_each_store: OpenHouse) -> None:
     houses = [on_each_store(workers=2, start=False) for _ in range(2)]
     for house in houses:
-        with_setting(house, "backend", "lease = 1").start()
+        with_setting(house, "backend", "lease = 2").start()
     asked = time.time()
     jobs = houses[0].enqueue_many([("tasks.quick", {})] * 20, delay=DELAY_S)
 
@@ -45,7 +45,7 @@ def test_a_delay_longer_than_the_lease_hands_out_each_job_once(on_each_store: Op
     for job in map(houses[0].job, jobs):
         assert (job.claim, job.retry_count) == (1, 0)
         assert job.started_at is not None
-        assert DELAY_S - 0.05 <= job.started_at - asked < DELAY_S + 2
+        assert DELAY_S - 0.05 <= job.started_at - asked < DELAY_S + 20
 
 
 def test_two_pools_never_take_the_same_job(on_each_store: OpenHouse) -> None:
@@ -85,7 +85,7 @@ def test_a_delayed_job_starts_in_time_though_the_pool_was_away(on_each_store: Op
     wait_for_all(house, jobs)
 
     late = [(house.job(job).started_at or 0) - due for job in jobs]
-    assert max(late) < 2
+    assert max(late) < 20
     assert starts(house) == Counter(jobs)
 
 
@@ -144,8 +144,8 @@ def native(seconds: float) -> None:
 def test_native_code_longer_than_the_lease_runs_once(on_each_store: OpenHouse) -> None:
     houses = [on_each_store(workers=1, app=NATIVE, start=False) for _ in range(2)]
     for house in houses:
-        with_setting(house, "backend", "lease = 1").start()
-    job = houses[0].enqueue("tasks.native", {"seconds": 4})
+        with_setting(house, "backend", "lease = 3").start()
+    job = houses[0].enqueue("tasks.native", {"seconds": 5})
     done = houses[0].wait_until(job, "completed")
     assert (done.claim, done.retry_count, len(done.attempts)) == (1, 0, 1)
     assert starts(*houses) == Counter([job])
@@ -168,8 +168,12 @@ ENTRIES = "".join(
 def test_three_pools_with_five_entries_run_each_tick_once(on_each_store: OpenHouse) -> None:
     began = int(time.time())
     houses = [on_each_store(workers=1, app=CLOCKWORK, settings=ENTRIES) for _ in range(3)]
-    ready = time.time()
-    houses[0].wait_for(lambda: time.time() > ready + 4, "four seconds of ticks")
+
+    def runs_of_each() -> list[int]:
+        fired = Counter(json.loads(houses[0].job(job).payload)["entry"] for job in starts(*houses))
+        return [fired[entry] for entry in range(5)]
+
+    houses[0].wait_for(lambda: min(runs_of_each()) >= 3, "three ticks of each")
     for house in houses:
         assert house.stop() == 0
 
@@ -179,7 +183,7 @@ def test_three_pools_with_five_entries_run_each_tick_once(on_each_store: OpenHou
     for entry in range(5):
         last = houses[0].store.last_tick(f"entry-{entry}")
         assert last is not None
-        assert 2 <= fired[entry] <= last - began, "at most one job for each second that has passed"
+        assert 3 <= fired[entry] <= last - began, "at most one job for each second that has passed"
 
 
 CATCHING_UP = "".join(
@@ -244,8 +248,8 @@ def test_a_lone_pid_namespace_loses_nothing_and_its_stranded_job_comes_back(on_e
     killed_at = boottime()
     house.start()
 
-    house.wait_for(lambda: len(house.runs(stranded)) == 2, "the second run", within=20)
-    assert boottime() - killed_at < 12
+    house.wait_for(lambda: len(house.runs(stranded)) == 2, "the second run")
+    assert boottime() - killed_at < 40  # a lease is 60 s where nothing is said
     house.release()
     assert house.wait_until(stranded, "completed").retry_count == 0
 
@@ -325,4 +329,4 @@ def test_a_daemon_that_a_job_left_with_our_pipes_keeps_nobody_from_leaving(open_
     house.wait_until(job, "completed")
     told_at = boottime()
     assert house.stop() == 0
-    assert boottime() - told_at < 5
+    assert boottime() - told_at < 25  # a stop may take 30 s
