@@ -18,6 +18,11 @@ def _run(words: list[str]) -> int:
         from pool.supervisor.first_steps import take_first_steps
 
         take_first_steps()
+        from pool.cli.starting import plain_flags, run_pool
+
+        flags = plain_flags(words[1:])
+        if flags is not None:
+            return run_pool(**flags)
     from pool.cli.light import VERBS, run_light
 
     if words and words[0] in VERBS:

@@ -10,8 +10,9 @@ from typing import Annotated, Any
 import typer
 
 from pool.backends.contract import AuditEntry, Backend
+from pool.cli.flags import load
 from pool.cli.output import one_line, say_json, say_table
-from pool.cli.store import AsJson, BackendUrl, ConfigFile, load, opened
+from pool.cli.store import AsJson, BackendUrl, ConfigFile, opened
 from pool.clock import as_rfc3339
 from pool.errors import JobpoolError
 

@@ -10,11 +10,12 @@ from pool.backends.contract import Backend
 from pool.cli import jobs as job_verbs
 from pool.cli.audit import person
 from pool.cli.choosing import choosing
+from pool.cli.flags import load
 from pool.cli.jobs import Limit
 from pool.cli.output import duration, say_json, say_table
 from pool.cli.payloads import edited_payload
 from pool.cli.selection import Act, DryRun, Rate, Selection, act_on_each
-from pool.cli.store import AsJson, BackendUrl, ConfigFile, load, opened
+from pool.cli.store import AsJson, BackendUrl, ConfigFile, opened
 from pool.clock import as_rfc3339
 from pool.config import Loaded
 from pool.jobs.fingerprint import Family, families_of

@@ -9,8 +9,9 @@ from pool.cli.doctor_facts import gather
 from pool.cli.doctor_rules import examine
 from pool.cli.doctor_unit import Finding, Level
 from pool.cli.failures import NEGATIVE, OK
+from pool.cli.flags import load
 from pool.cli.output import is_terminal, printable, say, say_json
-from pool.cli.store import AsJson, BackendUrl, ConfigFile, load
+from pool.cli.store import AsJson, BackendUrl, ConfigFile
 
 STYLES: dict[Level, str] = {"ok": "green", "note": "cyan", "warning": "yellow", "error": "bold red"}
 

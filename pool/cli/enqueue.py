@@ -4,9 +4,10 @@ from typing import Annotated, Any
 
 import typer
 
+from pool.cli.flags import load
 from pool.cli.output import remark, say, say_json
 from pool.cli.payloads import make_type_known, read_payload
-from pool.cli.store import AsJson, BackendUrl, ConfigFile, client_of, load, published_types, unstoppable
+from pool.cli.store import AsJson, BackendUrl, ConfigFile, client_of, published_types, unstoppable
 from pool.errors import InvalidJob
 from pool.jobs.documents import job_document
 from pool.jobs.registry import registry

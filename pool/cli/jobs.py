@@ -7,10 +7,11 @@ import typer
 from pool.backends.contract import Backend
 from pool.cli.audit import note
 from pool.cli.choosing import choosing
+from pool.cli.flags import load
 from pool.cli.listing import say_job, say_jobs
 from pool.cli.output import say, say_json
 from pool.cli.selection import Act, DryRun, Rate, Selection, act_on_each
-from pool.cli.store import AsJson, BackendUrl, ConfigFile, load, opened, redacted_fields
+from pool.cli.store import AsJson, BackendUrl, ConfigFile, opened, redacted_fields
 from pool.config import Loaded
 from pool.jobs.documents import job_document
 from pool.jobs.lifecycle import Status

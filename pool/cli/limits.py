@@ -4,8 +4,9 @@ from dataclasses import asdict
 from typing import Any
 
 from pool.backends.contract import LimitState
+from pool.cli.flags import load
 from pool.cli.output import duration, say_json, say_table
-from pool.cli.store import AsJson, BackendUrl, ConfigFile, load, opened
+from pool.cli.store import AsJson, BackendUrl, ConfigFile, opened
 from pool.clock import as_rfc3339
 
 

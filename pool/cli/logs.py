@@ -7,9 +7,10 @@ import typer
 
 from pool.backends.contract import Backend
 from pool.cli.failures import Refused
+from pool.cli.flags import load
 from pool.cli.logfile import LogFile, of_job, of_slot
 from pool.cli.output import remark, say
-from pool.cli.store import BackendUrl, ConfigFile, load, opened
+from pool.cli.store import BackendUrl, ConfigFile, opened
 from pool.clock import as_rfc3339
 from pool.config import Loaded
 from pool.jobs.job import Attempt, Job

@@ -13,9 +13,10 @@ from pool.backends.contract import Backend, PoolState, QueueState
 from pool.cli.audit import note
 from pool.cli.choosing import choosing
 from pool.cli.failures import Refused
+from pool.cli.flags import load
 from pool.cli.output import duration, remark, rich_table, say, say_json, say_table, text_of
 from pool.cli.selection import DryRun, Selection
-from pool.cli.store import AsJson, BackendUrl, ConfigFile, load, opened
+from pool.cli.store import AsJson, BackendUrl, ConfigFile, opened
 from pool.cli.watching import watch
 from pool.jobs.checks import checked_queue
 from pool.jobs.lifecycle import Status

@@ -7,9 +7,10 @@ import typer
 
 from pool.backends.contract import Backend
 from pool.cli.audit import note
+from pool.cli.flags import load
 from pool.cli.output import say, say_json, say_table
 from pool.cli.preflight import import_modules, read_schedule
-from pool.cli.store import AsJson, BackendUrl, ConfigFile, client_of, load, opened, published_types, unstoppable
+from pool.cli.store import AsJson, BackendUrl, ConfigFile, client_of, opened, published_types, unstoppable
 from pool.clock import as_rfc3339
 from pool.config import Loaded
 from pool.errors import CallerError, JobNotFound

@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 
 from pool import logs
-from pool.cli.store import BackendUrl, ConfigFile, load
+from pool.cli.flags import load
+from pool.cli.store import BackendUrl, ConfigFile
 from pool.errors import ConfigError
 
 

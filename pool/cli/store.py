@@ -14,7 +14,7 @@ import typer
 from pool.backends.contract import Backend
 from pool.backends.opening import open_backend
 from pool.client import Client
-from pool.config import Loaded, default_database, load_config
+from pool.config import Loaded, default_database
 from pool.errors import BackendUnavailable
 from pool.jobs.documents import REDACT_SETTING, hidden_fields
 from pool.jobs.published import PublishedTypes
@@ -34,12 +34,6 @@ class NoStore(BackendUnavailable):
             f"sqlite:///{path}",
             "there is no database yet. Start a pool with `jobpool start`, or say where the jobs rest with --backend URL",
         )
-
-
-def load(config: str | None, backend: str | None = None, **flags: Any) -> Loaded:
-    """The configuration with this verb's flags, which have dots written as two underscores."""
-    given = {"backend.url": backend, **{key.replace("__", "."): value for key, value in flags.items()}}
-    return load_config(file=config, overrides={key: value for key, value in given.items() if value is not None})
 
 
 @contextlib.contextmanager

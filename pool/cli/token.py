@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
+from pool.cli.flags import load
 from pool.cli.output import remark, say, say_json, say_table
-from pool.cli.store import AsJson, ConfigFile, load
+from pool.cli.store import AsJson, ConfigFile
 from pool.errors import ConfigError
 from pool.identity import NAME_PATTERN
 from pool.jobs.priority import label_of, parse_priority

@@ -46,7 +46,7 @@ def run_top(arguments: argparse.Namespace, socket: str) -> int:
 def _open_store(config: str | None) -> Backend:
     """For failures, pause and retry; a JobpoolError where this user or place has no store."""
     from pool.backends.opening import open_backend
-    from pool.cli.store import load
+    from pool.cli.flags import load
 
     settings = load(config).config.backend
     return open_backend(settings.url, namespace=settings.namespace, create=False, producer=True)

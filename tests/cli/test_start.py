@@ -1,9 +1,15 @@
 """`start` in its modes, and what a changed file does to a running pool."""
 
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
+from typing import Any
 
-from pool.cli.start import _modules
+import pytest
+
+from pool.cli import app, start
+from pool.cli.starting import modules, plain_flags
 from tests.helpers.house import APP, House
 
 OpenHouse = Callable[..., House]
@@ -75,5 +81,52 @@ def test_a_reload_by_signal_changes_how_the_supervisor_logs(open_house: OpenHous
 
 
 def test_modules_may_be_named_one_by_one_or_with_commas() -> None:
-    assert _modules(["a,b", " c "]) == ["a", "b", "c"]
-    assert _modules(None) is None
+    assert modules(["a,b", " c "]) == ["a", "b", "c"]
+    assert modules(None) is None
+
+
+PLAIN = (
+    "",
+    "--workers 3 --queues high,low --app tasks --app more --backend sqlite:///x.db --config file --burst --watch",
+    "-w 2000",
+    "--app a,b --config=file",
+    "--app -x",
+    "-w3",
+    "--workers 0",
+    "--workers 2001",
+    "--workers many",
+    "--config one --config two",
+    "--work 3",
+    "--app",
+    "--burst yes",
+    "tasks",
+    "--help",
+)
+
+
+@pytest.mark.parametrize("words", PLAIN)
+def test_words_that_are_read_without_the_parser_mean_what_the_parser_says(
+    words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called: list[dict[str, Any]] = []
+    monkeypatch.setattr(start, "run_pool", lambda **flags: called.append(flags) or 0)
+    plain = plain_flags(words.split())
+
+    code = app.run_app(["start", *words.split()])
+
+    if plain is None:
+        assert code or words in ("--app a,b --config=file", "--app -x", "-w3", "--config one --config two", "--help")
+    else:
+        assert [{key: value for key, value in flags.items() if value} for flags in called] == [plain]
+
+
+def test_a_plain_start_loads_neither_the_parser_nor_other_verbs() -> None:
+    code = (
+        "import sys\nfrom pool.cli import starting\nimport pool.__main__\n"
+        "starting.run_pool = lambda **flags: print(flags, [m for m in sys.modules if m.startswith(('typer', 'pool.cli'))])\n"
+        "pool.__main__.main(['start', '--app', 'tasks'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    loaded = {"pool.cli", "pool.cli.failures", "pool.cli.flags", "pool.cli.output", "pool.cli.starting"}
+    flags, _, names = done.stdout.partition("} ")
+    assert flags == "{'app': ['tasks']" and set(eval(names)) == loaded, done.stderr
