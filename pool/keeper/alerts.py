@@ -13,7 +13,6 @@ from typing import Any
 
 from pool import config as configuration
 from pool.clock import as_rfc3339, monotonic_now, wall_now
-from pool.keeper.alert_post import ask_status, send
 from pool.logs import log
 from pool.paths import SOCKET_NAME
 from pool.settings import AlertSection, Config
@@ -158,6 +157,8 @@ class Alerts:
         """One look; whatever is to be said goes to the sending thread."""
         if not self._watches:
             return float("inf")
+        from pool.keeper.alert_post import ask_status  # HTTP and TLS: 4 MB that a pool without alerts need not carry
+
         facts = Facts(ask_status(self._socket), dict(self._missed_ticks))
         self._missed_ticks.clear()
         self._judge.look(facts, now)
@@ -168,6 +169,8 @@ class Alerts:
         return None
 
     def _tell(self, section: AlertSection, alert: Alert) -> None:
+        from pool.keeper.alert_post import send
+
         log.warning("alert" if alert.firing else "alert is over", on=alert.on, why=alert.says)
         send(section, alert_document(alert, self._place))
 
