@@ -13,6 +13,9 @@ from pool.board.record import Record
 from pool.clock import monotonic_now
 from pool.durable import make_folder, write_whole
 from pool.errors import BackendUnavailable
+from pool.identity import WorkerId
+from pool.jobs.job import Cause
+from pool.jobs.lifecycle import Reason
 from pool.keeper import kept
 from pool.keeper.crew import Crew
 from pool.keeper.departures import departure_by_note, departure_unwitnessed
@@ -40,31 +43,36 @@ class Burials:
         turns = self.crew.turns()
         if turns == self._quiet_turns and not self.crew.may_have_ended():
             return 0
-        waiting = list(self.waiting())
-        if not waiting:
+        settled = self._tell(self._noted()) + self._tell(self._unwitnessed())
+        if not settled:
             self._quiet_turns = turns
             self.crew.unpin_strangers()
+        elif self._has_spooled:
+            self._own_file.unlink(missing_ok=True)
+            self._has_spooled = False
+        return settled
+
+    def _tell(self, waiting: list[tuple[Record, Departure]]) -> int:
         if waiting:
             self._hand_in_kept_results()
         for record, departure in waiting:
             self._recover(departure)
             self._mark_done(record)
-        if waiting and self._has_spooled:
-            self._own_file.unlink(missing_ok=True)
-            self._has_spooled = False
         return len(waiting)
 
     def waiting(self) -> list[tuple[Record, Departure]]:
         """The dead that the store does not know yet: by the parent's note, or seen by ourselves while it is away."""
+        return [*self._noted(), *self._unwitnessed()]
+
+    def _noted(self) -> list[tuple[Record, Departure]]:
+        untold = (record for record in self.crew.workers() if record.note.read().pid and not is_told(record))
+        return [(record, departure_by_note(self.crew.worker_id(record), record)) for record in untold]
+
+    def _unwitnessed(self) -> list[tuple[Record, Departure]]:
+        untold = (record for record in self.crew.workers() if not record.note.read().pid and not is_told(record))
         found = []
-        for record in self.crew.workers():
-            note, done = record.note.read(), record.done.read()
-            tenant = record.tenant.read()
-            if done.pid == tenant.pid and done.generation == tenant.generation:
-                continue
-            if note.pid:
-                found.append((record, departure_by_note(self.crew.worker_id(record), record)))
-            elif self._is_long_dead(record):
+        for record in untold:
+            if self._is_long_dead(record):
                 self.crew.kill_group_of_zombie(record)
                 found.append((record, departure_unwitnessed(self.crew.worker_id(record), record)))
         return found
@@ -83,6 +91,12 @@ class Burials:
             return len(departures)
         finally:
             self._is_spooling = False
+
+    def rehearse(self) -> None:
+        """Tell of nobody. The first call reads, sends and compiles what it needs; no job should have to wait for that."""
+        nobody = WorkerId(self.crew.pool, slot=0, generation=0)
+        cause = Cause(reason=Reason.INTERRUPTED)
+        self.backend.recover(Departure(worker=nobody, cause=cause, started={}, bar=False, lanes=()))
 
     def replay_spool(self) -> None:
         """Tell the store what the last life of this pool could not; a file that is not ours is set aside."""
@@ -125,6 +139,12 @@ class Burials:
         tenant = record.tenant.read()
         since = self._ended_at.setdefault((tenant.pid, tenant.generation), monotonic_now())
         return self.parent_is_gone or monotonic_now() - since > UNWITNESSED_AFTER_S
+
+
+def is_told(record: Record) -> bool:
+    """Whether the store knows that this very process is gone."""
+    tenant, done = record.tenant.read(), record.done.read()
+    return (done.pid, done.generation) == (tenant.pid, tenant.generation)
 
 
 def settle_or_report(burials: Burials) -> bool:

@@ -24,7 +24,7 @@ class Crew:
     """Who is on the board, who of them lives, and how to wake one."""
 
     def __init__(self, board: Board, pool: PoolId) -> None:
-        self._board, self._pool = board, pool
+        self._board, self.pool = board, pool
         self._pidfds: dict[tuple[int, int], int] = {}  # (pid, generation) -> pidfd, or why there is none
         self._poll = select.poll()
         self._records: list[Record] = []
@@ -82,7 +82,7 @@ class Crew:
 
     def worker_id(self, record: Record) -> WorkerId:
         tenant = record.tenant.read()
-        return WorkerId(self._pool, tenant.slot, tenant.generation)
+        return WorkerId(self.pool, tenant.slot, tenant.generation)
 
     def record_of(self, lane: LaneId) -> Record | None:
         """The record of the process that a lane of our pool belongs to, if it is still on the board."""

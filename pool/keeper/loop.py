@@ -130,6 +130,7 @@ class Keeper:
             if self.is_stopping and self._store_is_away():
                 break  # each further call would cost its whole timeout, and there is something to write down
         self._if_due(self.renewal)
+        self._heed_news()
         self._show_life(State.IDLE)
 
     def sleep(self) -> None:
@@ -138,6 +139,10 @@ class Keeper:
         longest = 1.0 if self.facts.has_types or monotonic_now() > self._expect_types_until else 0.1
         seconds = max(0.0, min(longest, next_due - monotonic_now()))
         self._heed(self._rest(seconds))
+
+    def _heed_news(self) -> None:
+        """Other types, or work after a rest: the store and the bulletin learn of it at once. But first of a death, which
+        may have woken us: what the dead held is somebody's next job."""
         if self.facts.have_changed() or (self._is_idle and self.crew.holds_anything()):
             self.renewal.hurry()
             self.posting.hurry()
@@ -186,6 +191,7 @@ class Keeper:
     def replay_once(self, now: float) -> float | None:
         """Before the first recovery: a result kept on disk must not be overtaken by giving its job away."""
         self.burials.replay_spool()
+        self.burials.rehearse()
         self.is_replayed = True
         return float("inf")
 

@@ -61,6 +61,8 @@ class Funerals:
             else:
                 losses.append(self._bury(child))
         self._end_strays([loss.child for loss in losses if not loss.exit.planned or loss.child.ordered])
+        for loss in losses:
+            _report(loss)
         return losses, pid is not None
 
     def free_settled_records(self) -> None:
@@ -85,17 +87,16 @@ class Funerals:
         return [child for child in self._unsettled if child.record.note.read().was_ready and not is_settled(child)]
 
     def _bury(self, child: Child) -> Loss:
+        """Nothing stands between the reaping and the note that the note does not need: a job waits for it."""
         kill_group(child.pid)
         ending = reap(child.pid)
         place = self._place_of(child)
         slot = self._house.children.gone(child)
         exit = self._exit_of(child, ending)
-        loss = Loss(child, slot, place, exit, *_jobs_of(child))
-        self._house.executions.forget(child)
         self._leave_note(child, ending, exit)
+        self._house.executions.forget(child)
         os.close(child.stack_fd)
-        _report(loss)
-        return loss
+        return Loss(child, slot, place, exit, *_jobs_of(child))
 
     def _place_of(self, child: Child) -> Place:
         slot = self._house.children.slot_of(child)
