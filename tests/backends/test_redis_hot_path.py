@@ -17,9 +17,9 @@ from tests.helpers.servers import running
 STEPS = 50
 LANES, CALLS = 8, 20
 PARENT = "01a22cc7-b5a8-750a-a10c-880a7a270000"
-AT_MOST = 22  # commands of the server per settle-and-claim; the long road takes twice as many
-AT_MOST_TOGETHER = 26
-AT_MOST_TO_STORE = 17
+AT_MOST = 18  # commands of the server per settle-and-claim; the long road takes twice as many
+AT_MOST_TOGETHER = 23
+AT_MOST_TO_STORE = 16
 
 WANTS = {
     "as a worker comes": want_of(Config(), Config().workers),

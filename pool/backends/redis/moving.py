@@ -55,7 +55,7 @@ class RedisMoving:
         return [sign for sign in signs if sign.age_s <= sign.lease_seconds]
 
     def count(self) -> tuple[int, int]:
-        jobs, keys = self._session.command("ZCARD", self._key("ids")), self._session.command("HLEN", self._key("idem"))
+        jobs, keys = self._session.command("HLEN", self._key("jobs")), self._session.command("HLEN", self._key("idem"))
         return int(jobs), int(keys)
 
     # ------------------------------------------------------------ jobs

@@ -2,7 +2,7 @@
 -- KEYS 1-14 as in parts/keys.lua
 -- ARGV 1 job id  2 owner ("" = anyone's)
 -- Returns {"ok", job...} as in parts/telling.lua; {"none"}; {"illegal", status}.
---! include keys checks records places limits intake batches endings telling
+--! include keys checks ids records places limits intake batches endings telling
 local id = ARGV[1]
 check_all()
 local raw = call('HGET', JOBS, id)

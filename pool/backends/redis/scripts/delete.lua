@@ -2,7 +2,7 @@
 -- KEYS 1-14 as in parts/keys.lua
 -- ARGV ids
 -- Returns how many were removed.
---! include keys checks records places limits intake batches removal
+--! include keys checks ids listing records places limits intake batches removal
 check_all()
 local found = {}
 for _, id in ipairs(ARGV) do

@@ -2,7 +2,7 @@
 -- KEYS 1-14 as in parts/keys.lua
 -- ARGV 1 job id
 -- Returns {"ok", job...} as in parts/telling.lua; {"none"}; {"illegal", status}.
---! include keys checks records places limits intake batches endings telling
+--! include keys checks ids records places limits intake batches endings telling
 local id = ARGV[1]
 local raw = call('HGET', JOBS, id)
 local record, s = read_record(raw), state_of(id)

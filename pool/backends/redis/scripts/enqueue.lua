@@ -5,7 +5,7 @@
 -- Returns one element per job: "p" (new, pending), "s" (new, scheduled), or {id, status, payload differs};
 --      or {"full", queue, pending, limit} or {"closed"} (the batch is stored, without these jobs) and nothing is changed.
 -- While the store is moved: refused with {"moving", mark}.
---! include keys checks records places limits intake batches moving
+--! include keys checks ids records places limits intake batches moving
 check_all()
 local moving = mark_of_move()
 if moving then return {'moving', moving} end

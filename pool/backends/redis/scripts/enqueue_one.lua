@@ -5,8 +5,9 @@
 -- Returns 1: it is pending; 0: nothing was done, enqueue.lua must decide; -1: the same, and it is likely to go on.
 local call, pcall_redis = redis.call, redis.pcall
 local JOBS, IDS, QUEUES, STATS, HEADS, BELLS = unpack(KEYS)
-local id, queue, body = ARGV[1], ARGV[2], ARGV[4]
 local ROOT = string.sub(JOBS, 1, -5)
+--! include ids
+local id, queue, body = ARGV[1], ARGV[2], ARGV[4]
 local pending = ROOT .. 'pending:' .. queue
 local SPAN = 70368744177664 -- 2^46, as in parts/places.lua
 
@@ -18,6 +19,7 @@ if known ~= '0:0' and known ~= '1:0' then return -1 end
 local ageing = call('HGET', STATS, 'ageing')
 if ageing and tonumber(ageing) ~= 0 then return -1 end
 if call('HEXISTS', JOBS, id) == 1 then return 0 end
+local block = block_of(id)
 local is_open = known == '0:0'
 local bound = call('ZSCORE', HEADS, queue)
 local classes = call('ZRANGE', BELLS, '0', '-1')
@@ -34,12 +36,11 @@ local priority = tonumber(ARGV[3])
 local rank = (100 - priority) * SPAN + seq
 local rank_text = string.format('%d', rank) -- a number argument costs the server a longer printf
 local stood = pcall_redis('ZADD', pending, rank_text, id)
-local listed = type(stood) == 'table' or pcall_redis('ZADD', IDS, '0', id)
-if type(listed) ~= 'number' then
-  if stood == 1 then call('ZREM', pending, id) end
+if type(stood) == 'table' then
   call('HINCRBY', STATS, 'seq', '-1')
   return 0
 end
+enlist(id, seq, block)
 call('HSET', JOBS, id, struct.pack('>Bdd', 0, NOW, seq) .. body)
 local counter = string.format('h:%d:enqueued', NOW / 3600)
 if type(pcall_redis('HINCRBY', STATS, counter, '1')) == 'table' then call('HSET', STATS, counter, '1') end

@@ -201,7 +201,7 @@ JOB, CLAIM, STARTED, DELAY = JOB or '', tonumber(CLAIM), tonumber(STARTED), tonu
 local PAST, IDS, QUEUES, UNIQUE = ROOT .. 'past', ROOT .. 'ids', ROOT .. 'queues', ROOT .. 'unique'
 local IDEM, IDEM_AT, BELLS = ROOT .. 'idem', ROOT .. 'idem_at', ROOT .. 'bells'
 local EXPIRY, POOLS = ROOT .. 'expiry', ROOT .. 'pools'
---! include checks records places limits intake batches endings choosing
+--! include checks ids records places limits intake batches endings choosing
 local lane = kept[1] and read_lane(kept[1])
 local is_new = not lane
 lane = lane or {request = 0, settled = 0, claim = 0, lease = 0, sign = 0, id = ''}

@@ -2,7 +2,7 @@
 -- KEYS 1-14 as in parts/keys.lua
 -- ARGV 1 seconds for completed (and cancelled)  2 for failed  3 for idempotency records  4 limit
 -- Returns how many were removed.
---! include keys checks records places limits intake batches removal
+--! include keys checks ids listing records places limits intake batches removal
 check_all()
 local limit, removed = tonumber(ARGV[4]), 0
 local MOST_AT_ONCE = 200
@@ -43,7 +43,8 @@ local function forget_completed(queue, seconds)
     if #old == 0 then return end
     call('LTRIM', list, #old, -1)
     for _, hash in ipairs({JOBS, STATE, PAST}) do call('HDEL', hash, unpack(old)) end
-    for _, set in ipairs({IDS, EXPIRY}) do call('ZREM', set, unpack(old)) end
+    delist(old)
+    call('ZREM', EXPIRY, unpack(old))
     removed = removed + #old
     if #old < #ids then return end
   end

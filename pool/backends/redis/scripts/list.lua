@@ -4,7 +4,7 @@
 --      4 status  5 type  6 queue  7 owner  8 reason  9 text, in any (ASCII) case (each "" = any, else "=" and the value)
 --      10 finished before ("" = any)  11 id of the batch ("" = any)
 -- Returns {next id to start after ("" = this was the last), jobs...}, each {id, status, record, state}.
---! include keys checks records telling
+--! include keys checks ids listing records telling
 local after, limit, budget = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local function wanted(at) return ARGV[at] ~= '' and string.sub(ARGV[at], 2) or nil end
 local STATUS, TYPE, QUEUE, OWNER, REASON, TEXT = wanted(4), wanted(5), wanted(6), wanted(7), wanted(8), wanted(9)
@@ -80,7 +80,7 @@ local function next_ids()
   if ARGV[11] ~= '' then
     return call('ZREVRANGEBYLEX', ROOT .. 'members:' .. ARGV[11], after == '' and '+' or '(' .. after, '-', 'LIMIT', 0, budget)
   end
-  return call('ZREVRANGEBYLEX', IDS, after == '' and '+' or '(' .. after, '-', 'LIMIT', 0, budget)
+  return ids_from(after, budget, false)
 end
 
 local few = ARGV[11] == '' and few_ids() or nil

@@ -3,7 +3,7 @@
 -- ARGV eight per job: id, queue, status, record (sequence 0), state ("" none), attempts ("" none), time it is due or
 --      ended ("" none), 1 = it stands among the late
 -- Returns 1, or 0 when the store bears no mark.
---! include keys checks records places limits intake moving
+--! include keys checks ids records places limits intake moving
 local JOB_WORDS = 8
 check_all()
 for at = 1, #ARGV, JOB_WORDS do check_queue(ARGV[at + 1]) end
@@ -20,7 +20,7 @@ local function put_down(id, queue, status, raw, state, past, at, is_late)
   local record = parse_record(raw)
   local extras = read_frames(record.extras)
   call('HSET', JOBS, id, raw)
-  call('ZADD', IDS, '0', id)
+  enlist(id, seq)
   if state ~= '' then call('HSET', STATE, id, state) end
   if past ~= '' then call('HSET', PAST, id, past) end
   if extras.B then call('ZADD', ROOT .. 'members:' .. extras.B, '0', id) end

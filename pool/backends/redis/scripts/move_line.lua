@@ -2,10 +2,9 @@
 -- KEYS 1-14 as in parts/keys.lua
 -- ARGV 1 after this id ("" = from the first)  2 how many
 -- Returns {id, beginning, ...}.
---! include keys
-local from = ARGV[1] == '' and '-' or '(' .. ARGV[1]
+--! include keys ids listing
 local answer = {}
-for _, id in ipairs(call('ZRANGEBYLEX', IDS, from, '+', 'LIMIT', 0, ARGV[2])) do
+for _, id in ipairs(ids_from(ARGV[1], tonumber(ARGV[2]), true)) do
   answer[#answer + 1] = id
   answer[#answer + 1] = string.sub(call('HGET', JOBS, id) or '', 1, 17)
 end

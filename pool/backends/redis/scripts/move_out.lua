@@ -3,7 +3,7 @@
 -- KEYS 1-14 as in parts/keys.lua
 -- ARGV two per job: id, the set it stands in ("pending:", "scheduled:", "completed:", "failed:", "cancelled:")
 -- Returns 1, or 0 when the store bears no mark.
---! include keys checks records places limits moving
+--! include keys checks ids listing records places limits moving
 check_all()
 if not mark_of_move() then return 0 end
 call('ZREM', HEADS, '')
@@ -21,7 +21,8 @@ local function carry_off(id, set)
     if extras.U and call('HGET', UNIQUE, extras.U) == id then call('HDEL', UNIQUE, extras.U) end
   end
   for _, key in ipairs({JOBS, STATE, PAST}) do call('HDEL', key, id) end
-  for _, key in ipairs({IDS, EXPIRY}) do call('ZREM', key, id) end
+  delist({id})
+  call('ZREM', EXPIRY, id)
 end
 
 for at = 1, #ARGV, 2 do carry_off(ARGV[at], ARGV[at + 1]) end

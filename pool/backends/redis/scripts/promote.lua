@@ -2,7 +2,7 @@
 -- KEYS 1-14 as in parts/keys.lua
 -- ARGV 1 limit
 -- Returns {moved, next due ("" = none), 1 if jobs wait that may start}.
---! include keys checks records places limits intake batches endings choosing
+--! include keys checks ids records places limits intake batches endings choosing
 check_all()
 keeper_sleeps = false -- it is the keeper who asks
 call('ZCARD', OPENS)

@@ -3,7 +3,7 @@
 -- ARGV 1 queue  2 limit  3 highest sequence or wall time of the caller's first call ("" = this is the first)
 --      4 on: states
 -- Returns {removed, mark for the next call}.
---! include keys checks records places limits intake batches removal
+--! include keys checks ids listing records places limits intake batches removal
 local queue, limit = ARGV[1], tonumber(ARGV[2])
 check_all()
 check_queue(queue)

@@ -8,7 +8,7 @@
 --      ("" = any), then what completed there and was not handed in: claim ("" = nothing), job, started_at, its frames,
 --      then the claim ("" = any) and job that alone are meant
 -- Returns {moved on (0/1), recovered...}: each {id, status, worker, reason}; moved on = the counter has changed.
---! include keys checks records places limits intake batches endings losses choosing
+--! include keys checks ids records places limits intake batches endings losses choosing
 local POOL = KEYS[15]
 local POOL_TEXT = string.sub(POOL, #ROOT + 6)
 local MODE, WHO, SEEN, REASON = ARGV[1], ARGV[2], ARGV[3], ARGV[5]

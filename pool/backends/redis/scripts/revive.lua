@@ -2,7 +2,7 @@
 -- KEYS 1-14 as in parts/keys.lua
 -- ARGV 1 job id  2 "1" = replace the payload by 3  4 frames of the line in the history that says so, by the person 5
 -- Returns {"ok", job...} as in parts/telling.lua; {"none"}; {"illegal", status}; {"taken", unique key, holder}.
---! include keys checks records places limits intake batches endings telling
+--! include keys checks ids records places limits intake batches endings telling
 local id = ARGV[1]
 local raw = call('HGET', JOBS, id)
 local record, s = read_record(raw), state_of(id)

@@ -3,7 +3,7 @@
 -- ARGV 1 schedule  2 version  3 due  4 on: the job (five, parts/intake.lua), or nothing
 -- Returns {} when this or a later tick is known; {"ok"} without a job; else {"ok", id, status, replayed, differs}.
 -- While the store is moved: refused with {"moving", mark}.
---! include keys checks records places limits intake batches moving
+--! include keys checks ids records places limits intake batches moving
 local TICKS, TICK_JOBS = KEYS[15], ROOT .. 'tick_jobs' -- the second: name -> id of the last job
 check_all()
 local moving = mark_of_move()

@@ -51,7 +51,7 @@ local function store(id, queue, priority, body, raw_extras, extras, seq)
     flags, times = flags + 1, struct.pack('>dd', run_at, expires_at)
   end
   call('HSET', JOBS, id, struct.pack('>Bdd', flags, NOW, seq) .. times .. body)
-  call('ZADD', IDS, '0', id)
+  enlist(id, seq)
   greet(queue)
   if expires then call('ZADD', EXPIRY, expires_at, id) end
   if extras.U then call('HSET', UNIQUE, extras.U, id) end

@@ -3,7 +3,7 @@
 --                                                                     r:queue -> running jobs
 --      2 state    hash  id -> state (absent: never claimed)    9 unique   hash  unique key -> id of the live job
 --      3 past     hash  id -> attempts                        10 idem     hash  owner NUL key -> id, state, digest
---      4 ids      zset  every id, score 0: lists by id        11 idem_at  zset  owner NUL key by time
+--      4 ids      zset  places of blocks of ids (ids.lua)     11 idem_at  zset  owner NUL key by time
 --      5 heads    zset  queue by a lower bound of its ranks   12 bells    zset  worker classes by last sign
 --      6 dues     zset  queue by a lower bound of due times   13 expiry   zset  id by the time it must have started
 --      7 queues   hash  queue -> "paused:max_pending"         14 pools    zset  pools and holders by last sign

@@ -27,6 +27,6 @@ local function remove(id, set, queue)
   call('HDEL', JOBS, id)
   call('HDEL', STATE, id)
   call('HDEL', PAST, id)
-  call('ZREM', IDS, id)
+  delist({id})
   call('ZREM', EXPIRY, id)
 end
