@@ -1,5 +1,6 @@
 """What `start` does before anything else: keep early signals for the supervisor, and fill the standard descriptors."""
 
+import gc
 import os
 import signal
 import sys
@@ -9,6 +10,7 @@ from pool.supervisor.signals import HEEDED
 
 def take_first_steps() -> None:
     """Once, at the very start of the process."""
+    gc.disable()  # until the supervisor has moved in: what is imported stays, and looking at it again and again takes a tenth
     hold_back_signals()
     fill_standard_descriptors()
 
