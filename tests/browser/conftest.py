@@ -14,7 +14,8 @@ import pytest
 
 from tests.browser.demo_app import APP
 from tests.helpers.house import House, open_house
-from tests.helpers.until import until
+from tests.helpers.servers import free_port
+from tests.helpers.until import GENEROUS_SECONDS, until
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -40,6 +41,10 @@ class Site:
     house: House
     url: str
 
+    def until_open(self) -> None:
+        """The web process listens; a pool is ready without it."""
+        until(lambda: is_open(int(self.url.rpartition(":")[2])), "the web process listening")
+
 
 @dataclass
 class Watched:
@@ -48,6 +53,11 @@ class Watched:
     page: "Page"
     console: list[str] = field(default_factory=list)
     strangers: list[str] = field(default_factory=list)
+
+    def next_word(self) -> str:
+        """The next thing on the console, taken off it; the browser may say it after it has drawn the page."""
+        until(lambda: self.console or self.page.wait_for_timeout(20), "a word on the console")
+        return self.console.pop(0)
 
     def shoot(self, name: str) -> None:
         """A picture for people to look at."""
@@ -82,8 +92,9 @@ def open_site(open_house: Callable[..., House]) -> Callable[..., Site]:
             f'[[tokens]]\nname = "ada"\nrole = "admin"\nsha256 = "{hashlib.sha256(TOKEN.encode()).hexdigest()}"\n'
         )
         house = open_house(app=APP, settings=settings + web, **options)
-        until(lambda: is_open(port), "the web process listening")
-        return Site(house, f"http://127.0.0.1:{port}")
+        site = Site(house, f"http://127.0.0.1:{port}")
+        site.until_open()
+        return site
 
     return open_one
 
@@ -98,6 +109,7 @@ def look(browser: "Browser") -> Iterator[Callable[..., Watched]]:
         site: Site, path: str = "/", *, size: dict[str, int] = WIDE, signed_in: bool = True, **options: Any
     ) -> Watched:
         context = browser.new_context(viewport=size, locale="en-GB", **options)
+        context.set_default_timeout(GENEROUS_SECONDS * 1000)
         contexts.append(context)
         watched = Watched(context.new_page())
         watch(watched, site)
@@ -133,12 +145,6 @@ def watch(watched: Watched, site: Site) -> None:
     watched.page.on("request", note_request)
     watched.page.on("console", note_message)
     watched.page.on("pageerror", lambda error: watched.console.append(str(error)))
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def is_open(port: int) -> bool:

@@ -33,7 +33,7 @@ def test_a_wrong_token_is_refused_in_words(open_site: OpenSite, look: Look) -> N
     page.fill("#token", "wrong")
     page.click("text=Sign in")
     page.get_by_role("alert").get_by_text("This token is not known.").wait_for()
-    assert "401" in watched.console.pop()  # the browser notes the refusal, rightly
+    assert "401" in watched.next_word()  # the browser notes the refusal, rightly
 
 
 def test_the_session_cookie_is_out_of_reach_and_signing_out_ends_it(open_site: OpenSite, look: Look) -> None:

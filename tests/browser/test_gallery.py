@@ -4,6 +4,8 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from pool.clock import wall_now
 from tests.browser.conftest import PAGES, PHONE, SHOTS, Site, Watched
 from tests.helpers.house import House
@@ -53,7 +55,7 @@ def fill(house: House) -> dict[str, str]:
     failed = house.enqueue("tasks.send_email", {"to": "grace@refused.example", "subject": "<b>Welcome</b>"})
     house.wait_until(killer, "failed")
     house.wait_until(failed, "failed")
-    until(lambda: sum(queue.pending for queue in house.store.queues()) == 0, "all worked off")
+    until(lambda: sum(queue.pending for queue in house.store.queues()) == 0, "all worked off", within=200)
     return {"killer": killer, "failed": failed}
 
 
@@ -95,6 +97,7 @@ def give_a_past(house: House) -> None:
     db.close()
 
 
+@pytest.mark.timeout(400)
 def test_every_page_is_pictured(open_site: Callable[..., Site], look: Callable[..., Watched]) -> None:
     site = open_site(workers=6, settings=SETTINGS)
     house = site.house
@@ -102,6 +105,7 @@ def test_every_page_is_pictured(open_site: Callable[..., Site], look: Callable[.
     give_a_past(house)
     house.stop()  # else the past would look like the work of the last second
     house.start()
+    site.until_open()
     running = house.enqueue("tasks.export_catalogue")
     house.wait_for_worker_of(running)
     house.enqueue_many([("tasks.export_catalogue", {"gate": "export"}) for _ in range(40)])
