@@ -19,6 +19,7 @@ def impatient() -> Iterator[Api]:
     api.close()
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("who", ["boss", "php", "root"])
 def test_schemathesis_finds_nothing(impatient: Api, who: str, tmp_path: Path) -> None:
     examples = "40" if os.environ.get("JOBPOOL_FULL") else "4"
