@@ -65,8 +65,9 @@ def test_an_idle_pool_starts_a_job_in_about_a_millisecond(open_house: OpenHouse)
     took_ms.sort()
     median, p99 = statistics.median(took_ms), took_ms[197]
     print(f"enqueue call to first line of the job, ms: median {median:.2f}, 99th percentile {p99:.2f}")
-    assert median < 2
-    assert p99 < 20
+    slow = slowness() * MARGIN
+    assert median < 2 * slow
+    assert p99 < 40 * slow
 
 
 # What a bare `python -c pass` takes on the machine for which the limits below were set.
