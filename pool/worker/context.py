@@ -56,7 +56,7 @@ class CurrentJob:
         self._next_progress = 0.0
         self._is_over = False
         self._pid, self._thread = os.getpid(), threading.get_ident()
-        self.transcript = Transcript(job=claim.job_id, type=claim.type, attempt=claim.attempt)
+        self.transcript = Transcript(claim)
 
     # ------------------------------------------------------------ what it is
 

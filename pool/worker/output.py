@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, TextIO
 
 from pool.cleaning import clean
-from pool.jobs.job import KEPT_OUTPUT_BYTES
+from pool.jobs.job import KEPT_OUTPUT_BYTES, Claim
 from pool.logs import log
 from pool.worker.secrecy import Secrets
 
@@ -44,12 +44,12 @@ class Tail:
 
 
 class Transcript:
-    """What one attempt printed. `facts` go with each of its lines in the log."""
+    """What one attempt printed. Each of its lines in the log names the job."""
 
-    __slots__ = ("_facts", "_pending", "_tail", "_written", "secrets")
+    __slots__ = ("_claim", "_pending", "_tail", "_written", "secrets")
 
-    def __init__(self, **facts: Any) -> None:
-        self._facts = facts
+    def __init__(self, claim: Claim) -> None:
+        self._claim = claim
         self.secrets: Secrets | None = None  # what must not be read in it
         self._tail: Tail | None = None
         self._pending: dict[str, str] = {}
@@ -73,9 +73,13 @@ class Transcript:
         for stream, rest in self._pending.items():
             if rest:
                 log.info(rest, stream=stream, **self._facts)
-        self._pending = {}
+        self._pending.clear()
         text = self._tail.text() if self._tail is not None else ""
         return text if self.secrets is None else self.secrets.mask(text)
+
+    @property
+    def _facts(self) -> dict[str, Any]:
+        return {"job": self._claim.job_id, "type": self._claim.type, "attempt": self._claim.attempt}
 
     def _log_lines(self, stream: str, text: str) -> None:
         """Whole lines now, the rest when it is whole (or too long to wait for)."""

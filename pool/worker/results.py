@@ -24,7 +24,9 @@ class ResultNotStorable(JobpoolError):
 def to_json(value: Any) -> str | None:
     """A job's result as JSON text (None for None), at most `[jobs] max_result` bytes; else ResultNotStorable."""
     text = json_text(value)
-    size, limit = len((text or "").encode()), registry.defaults.max_result
+    if text is None:
+        return None
+    size, limit = len(text.encode()), registry.defaults.max_result
     if size > limit:
         raise ResultNotStorable(
             f"it has {size:,} bytes, the limit is {limit:,} (jobs.max_result): store it elsewhere and return a reference"

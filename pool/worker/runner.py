@@ -13,6 +13,7 @@ from pool.clock import wall_now
 from pool.errors import InvalidPayload, JobStopped, UnknownType
 from pool.identity import LaneId
 from pool.jobs.drafts import child_of
+from pool.jobs.hooks import hooks
 from pool.jobs.job import Claim, Outcome, Settlement
 from pool.jobs.registry import JobType
 from pool.logs import log
@@ -57,7 +58,7 @@ class Runner:
         if job_type is None:
             return endings.misfit(claim, UnknownType(claim.type, self._registry.known()))
         timeout = claim.timeout or job_type.timeout
-        job = self.context(claim, timeout)
+        job = self.context(claim, job_type, timeout)
         ending = Ending(started_at=wall_now())
         if not self._face.started(timeout, request):
             return endings.unstarted(claim)
@@ -71,11 +72,10 @@ class Runner:
 
     # ------------------------------------------------------------ the steps
 
-    def context(self, claim: Claim, timeout: float) -> CurrentJob:
+    def context(self, claim: Claim, job_type: JobType, timeout: float) -> CurrentJob:
         held = Held(self._lane, claim.job_id, claim.claim)
         job = CurrentJob(claim, held, self.store, self._interrupts, self._mailbox, child_of, timeout)
-        job_type = self._registry.get(claim.type)
-        if job_type is not None and job_type.redact:
+        if job_type.redact:
             job.transcript.secrets = Secrets(claim.payload, job_type.redact)
         return job
 
@@ -84,9 +84,12 @@ class Runner:
         sole.job, self._stage.sole = job, job.transcript
         try:
             arguments = job_type.arguments(claim.payload)
-            with Around(job) as around:
+            if hooks.around:
+                with Around(job) as around:
+                    self._call(job_type, arguments, claim, timeout, ending)
+                    around.saw(ending.error)
+            else:
                 self._call(job_type, arguments, claim, timeout, ending)
-                around.saw(ending.error)
         except InvalidPayload:
             raise
         except BaseException as error:

@@ -122,7 +122,7 @@ class TaskLane(Lane):
         if not job_type.is_async:
             return endings.misfit(claim, NotAsync(claim.type))
         timeout = claim.timeout or job_type.timeout
-        job = runner.context(claim, timeout)
+        job = runner.context(claim, job_type, timeout)
         ending = Ending(started_at=wall_now())
         if not self.face.started(timeout, request):
             return endings.unstarted(claim)

@@ -14,7 +14,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from pool.board.cell import Cell
-from pool.board.lanes import LaneOrder
+from pool.board.lanes import NO_ORDER, LaneOrder
 from pool.clock import monotonic_now
 from pool.errors import JobCancelled, JobClaimLost, JobStopped, JobTimeout
 from pool.jobs.job import Claim
@@ -52,6 +52,7 @@ class Interrupts:
     def __init__(self, order: Cell[LaneOrder], set_timer: Callable[[float], object] | None = None) -> None:
         self._order = order
         self._order_turn, self._last_order = -1, order.read()
+        self._orders_something = False
         self._set_timer = set_timer or partial(signal.setitimer, signal.ITIMER_REAL)
         self._claim = 0  # 0: no user code runs
         self._job_id = ""
@@ -69,7 +70,8 @@ class Interrupts:
         self._claim, self._job_id, self._timeout = claim.claim, claim.job_id, timeout
         self._delivered, self.why, self._deferred = False, None, None
         self._deadline = monotonic_now() + timeout if timeout else 0.0
-        self._arm()
+        if self._deadline or self._orphan_deadline:
+            self._arm()
         return self._ordered()
 
     def end(self) -> None:
@@ -130,6 +132,9 @@ class Interrupts:
         turn = self._order.turn
         if turn != self._order_turn:  # first the turn, then the order: one that comes between is read now or next time
             self._order_turn, self._last_order = turn, self._order.read()
+            self._orders_something = self._last_order != NO_ORDER
+        if not self._orders_something:
+            return None
         order = self._last_order
         if order.calls_lost(self._job_id, self._claim):
             return JobClaimLost("the job was given to another worker")
