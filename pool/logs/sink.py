@@ -32,6 +32,7 @@ class Sink:
         self._is_the_parents = False
         self._relay: Relay | None = None
         self._handlers: list[tuple[Any, int]] = []
+        self._level = ""
         self._lock = threading.RLock()
         self._reported = self._dropped_before = 0
         os.register_at_fork(after_in_child=self._after_fork)
@@ -48,7 +49,8 @@ class Sink:
             coloured=to_stderr and settings.format == "text" and is_colourful_terminal(),
             under_journald=to_stderr and is_stderr_journald(),
         )
-        self._replace_handlers(settings.level)
+        if settings.level != self._level:  # a child keeps those it inherits: new ones take 1 MB of its own
+            self._replace_handlers(settings.level)
         if settings.file and who == "keeper" and not in_parent:
             self._carry_the_parents_lines()
 
@@ -88,6 +90,7 @@ class Sink:
         for engine, handler in self._handlers:
             with contextlib.suppress(ValueError):  # user code has removed it
                 engine.remove(handler)
+        self._level = level
         self._handlers = [(engine, self._add_handler(engine, level)) for engine in (self._own, logger)]
 
     def _add_handler(self, engine: Any, level: str) -> int:

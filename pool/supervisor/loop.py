@@ -97,6 +97,7 @@ class Supervisor:
         # What is here now is shared with every child for good: the collector must not touch, and so copy, its pages.
         # The garbage among it (less than 1 MB) stays: to look for it would take a tenth of the start.
         gc.freeze()
+        gc.collect()  # of nothing: it gives back spare objects, which children would do, each in its own copy
         gc.enable()
 
     def _open_ears(self) -> None:
