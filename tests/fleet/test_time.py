@@ -16,7 +16,7 @@ from tests.fleet.fleet import Fleet, FleetHouse, fleet
 from tests.helpers.servers import DEFAULT_FLAVOUR, Server, running
 from tests.helpers.until import until
 
-LEASE_S = 2.0
+LEASE_S = 3.0  # a keeper that waits for a processor must not look like one that is gone
 
 
 @contextmanager
@@ -115,7 +115,9 @@ class DreamingServer(Server):
     """A server whose wall clock is set by a file."""
 
     def dream(self, shift: str) -> None:
-        (self.directory / "clock").write_text(shift)
+        part = self.directory / "clock.part"
+        part.write_text(shift)
+        part.replace(self.directory / "clock")
 
     def _spawn(self) -> None:
         before = dict(os.environ)

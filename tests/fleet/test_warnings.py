@@ -15,7 +15,7 @@ def test_a_server_that_may_lose_jobs_is_named_in_the_log_and_in_status(
         assert any("appendonly" in sentence for sentence in said)
         assert any("allkeys-lru" in sentence for sentence in said)
         for word in ("appendonly", "allkeys-lru"):
-            assert word in house.log_text()
+            house.wait_for(lambda word=word: word in house.log_text(), f"{word} in the log")
             assert word in house.cli("status").stdout
 
 
