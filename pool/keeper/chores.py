@@ -8,8 +8,9 @@ from pool.errors import BackendUnavailable
 from pool.logs import log
 
 RETRY_S = 1.0
-# A chore may be done this share of its pause too early, so that one wake does what is due at about the same time.
-SLACK_SHARE, LEAST_WITH_SLACK_S = 0.2, 1.0
+# A chore may be done this share of its pause too early, so that one wake does what is due at about the same time. There is
+# one wake a second: more than half of that would bring it forward by a whole wake.
+SLACK_SHARE, LEAST_WITH_SLACK_S, MOST_SLACK_S = 0.2, 1.0, 0.5
 
 
 @dataclass(slots=True)
@@ -42,7 +43,7 @@ class Chore:
             return False
         pause_s = self.every if wish is None else wish
         self.due_at = now + pause_s
-        self._slack_s = pause_s * SLACK_SHARE if LEAST_WITH_SLACK_S <= pause_s < inf else 0.0
+        self._slack_s = min(pause_s * SLACK_SHARE, MOST_SLACK_S) if LEAST_WITH_SLACK_S <= pause_s < inf else 0.0
         self.trouble, self.is_store_away = "", False
         return True
 

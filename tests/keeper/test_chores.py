@@ -16,6 +16,13 @@ def test_a_chore_may_be_done_a_little_early_together_with_others() -> None:
     assert chore.due_at == 101.0, "what wakes the keeper is the full pause"
 
 
+def test_a_long_pause_is_not_shortened_by_a_whole_wake() -> None:
+    """The keeper wakes each second: with a fifth of five seconds it would be done one wake too early, a quarter more often."""
+    chore = after(Chore("post", 5.0, lambda now: None))
+    assert not chore.is_due(104.4)
+    assert chore.is_due(104.6)
+
+
 def test_an_exact_time_within_the_second_is_kept() -> None:
     chore = after(Chore("promote", 1.0, lambda now: 0.4))
     assert not chore.is_due(100.39)
