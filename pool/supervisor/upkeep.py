@@ -13,7 +13,7 @@ from pool.supervisor.replacing import Replacing
 
 LOOK_EVERY_S = 1.0
 # While nothing is under way: below the 3 s that a job with a timeout has at least, once it has started, until it is killed.
-LOOK_CALMLY_EVERY_S = 2.5
+LOOK_CALMLY_EVERY_S = 2.9
 # Between two births the loop turns, so that a stop is never kept waiting by a big pool that is starting.
 BIRTHS_PER_TURN = 8
 

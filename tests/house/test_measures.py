@@ -45,7 +45,7 @@ def test_an_idle_pool_of_eight_uses_no_cpu_to_speak_of_and_its_supervisor_next_t
     # The aims are 20 ms for the tree (0.1 % of a core) and 0.05 % for the supervisor: these are the double of both.
     assert sum(ms for ms, _ in spent.values()) < 40 * slow
     assert spent["supervisor"][0] < 20 * slow
-    # A sign of life every 4.8 s, a look at the board every 2.5 s, and the keeper's second: however busy the machine is.
+    # A sign of life every 4.8 s, a look at the board every 2.9 s, and the keeper's second: however busy the machine is.
     assert spent["workers"][1] <= 8 * 2 * (20 / BELL_SLICE_S)
     assert spent["supervisor"][1] <= 2 * (20 / LOOK_CALMLY_EVERY_S)
     if backend is None:  # a call to a server is a wake too
