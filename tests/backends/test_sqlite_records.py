@@ -273,6 +273,7 @@ def test_few_jobs_of_a_state_are_listed_by_its_own_index(path: str, status: Stat
 def _listing(store: SqliteBackend, which: JobFilter) -> str:
     """The statement that a listing runs."""
     seen: list[str] = []
+    store.ping()  # it is open: a fork in another test closes it
     db = store._store._db
     assert db is not None
     db.set_trace_callback(seen.append)
