@@ -80,6 +80,17 @@ def test_a_reload_by_signal_changes_how_the_supervisor_logs(open_house: OpenHous
     house.wait_for(lambda: '"who": "supervisor"' in house.log_text(), "a line in JSON")
 
 
+def test_a_roll_publishes_the_types_of_the_new_code(open_house: OpenHouse) -> None:
+    house = open_house(workers=2)
+    types = house.folder / "run" / "types.json"
+    house.write_module("tasks", APP + "\n@pool.job\ndef fresh(n: int) -> None:\n    pass\n")
+
+    assert "tasks.fresh" not in types.read_text()
+    house.cli("reload", "--rolling")
+
+    house.wait_for(lambda: "tasks.fresh" in types.read_text(), "the new type")
+
+
 def test_modules_may_be_named_one_by_one_or_with_commas() -> None:
     assert modules(["a,b", " c "]) == ["a", "b", "c"]
     assert modules(None) is None
