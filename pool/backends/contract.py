@@ -123,7 +123,8 @@ class Intake(Protocol):
     def purge(self, queue: str, *, statuses: frozenset[Status], limit: int = 1000) -> int:
         """Remove up to `limit` jobs of the queue in these states (never running ones); 0 = nothing left. Durable.
 
-        Frees unique keys. Only jobs that were there when the caller began are removed, so repeated calls end."""
+        Frees unique keys. Only jobs that were there when the caller began are removed, so repeated calls end: all up to
+        the one that answers 0 are one purge."""
 
 
 class Work(Protocol):

@@ -219,17 +219,6 @@ def test_a_lane_recovered_by_another_process_is_not_believed_from_memory(path: s
     assert other.job(job_id).status is Status.PENDING
 
 
-def test_purging_ends_though_jobs_keep_coming(path: str) -> None:
-    store = SqliteBackend(path)
-    store.enqueue([new_job() for _ in range(10)])
-    rounds = 0
-    while store.purge("default", statuses=frozenset({Status.PENDING}), limit=4):
-        put(store)
-        rounds += 1
-        assert rounds < 10
-    assert store.queues()[0].pending == rounds
-
-
 def _plan(path: str, sql: str) -> list[str]:
     with sqlite3.connect(path) as other:
         plan = [row[3] for row in other.execute("EXPLAIN QUERY PLAN " + sql, (None,) * sql.count("?"))]

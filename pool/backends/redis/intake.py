@@ -14,6 +14,7 @@ from pool.backends.redis.packing import batch_bytes, callback_argument, cause_fr
 from pool.backends.redis.records import read_job, read_receipt
 from pool.backends.redis.scripts import step
 from pool.backends.redis.session import Session
+from pool.clock import monotonic_now
 from pool.errors import (
     BackendUnavailable,
     BatchClosed,
@@ -27,6 +28,9 @@ from pool.errors import (
 from pool.jobs.job import PAYLOAD_REPLACED, Job, NewBatch, NewJob, Receipt
 from pool.jobs.lifecycle import MOVES, Status
 from pool.jobs.priority import POINTS_PER_AGEING
+
+# A purge ends with the call that removes nothing. One whose caller went away in the midst of it is over after this.
+_SAME_PURGE_S = 60.0
 
 DISK_WAIT_MS = 1500
 PLAIN_AGAIN = 16
@@ -43,7 +47,7 @@ class RedisIntake:
     job: Callable[[str], Job]
 
     def __init__(self) -> None:
-        self._purging: dict[tuple[str, frozenset[Status]], str] = {}
+        self._purging: dict[tuple[str, frozenset[Status]], tuple[str, float]] = {}  # mark, and when it was used
         self._one_job_keys = b""
         self._odd_jobs = 0  # how many single jobs yet are not tried as plain ones, since one was not
 
@@ -178,13 +182,15 @@ class RedisIntake:
         if not wanted:
             return 0
         which = queue, wanted
-        name, top = text_bytes(queue, "the queue's name"), self._purging.get(which, "")
-        args: list[Argument] = [name, limit, top, *(status.value for status in sorted(wanted))]
+        top, last_call = self._purging.get(which, ("", 0.0))
+        mark_given = top if monotonic_now() - last_call < _SAME_PURGE_S else ""
+        states = (status.value for status in sorted(wanted))
+        args: list[Argument] = [text_bytes(queue, "the queue's name"), limit, mark_given, *states]
         removed, mark = self._session.run("purge", self._keys.fixed, args)
-        if removed < limit:
-            self._purging.pop(which, None)
+        if removed:
+            self._purging[which] = mark.decode(), monotonic_now()
         else:
-            self._purging[which] = mark.decode()
+            self._purging.pop(which, None)
         return int(removed)
 
 

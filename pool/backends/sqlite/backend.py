@@ -50,7 +50,8 @@ from pool.identity import LaneId, PoolId, ProcessMark, process_mark
 from pool.jobs.job import Job, NewBatch, NewJob, Receipt, Settlement
 from pool.jobs.lifecycle import Status
 
-_SAME_PURGE_S = 0.05
+# A purge ends with the call that removes nothing. One whose caller went away in the midst of it is over after this.
+_SAME_PURGE_S = 60.0
 _RING_AGAIN_S = 0.001
 
 
@@ -150,7 +151,7 @@ class SqliteBackend:
         return removed
 
     def _top_for(self, queue: str, statuses: frozenset[Status]) -> int:
-        """Where the caller's line ended when it began: calls that follow at once belong to the same purge."""
+        """Where the caller's line ended when it began: all calls up to the one that removes nothing are the same purge."""
         top, last_call = self._purges.get((queue, statuses), (0, 0.0))
         if monotonic_now() - last_call < _SAME_PURGE_S:
             return top

@@ -7,6 +7,7 @@ from pool.errors import QueueFull
 from pool.jobs.lifecycle import Status
 from tests.helpers.builders import LATER_SECONDS, Hand, drain, new_jobs, put
 from tests.helpers.states import make
+from tests.helpers.until import until
 
 ALL = frozenset(Status)
 
@@ -199,6 +200,19 @@ def test_a_purge_that_has_ended_is_followed_by_a_new_one(store: Backend) -> None
         store.enqueue(new_jobs(5))
         assert store.purge("default", statuses=pending) == 5
         assert store.purge("default", statuses=pending) == 0
+
+
+def test_a_purge_ends_though_jobs_keep_coming_and_takes_none_of_them_however_slow_its_caller(store: Backend) -> None:
+    store.enqueue(new_jobs(10))
+    removed, rounds = 0, 0
+    while count := store.purge("default", statuses=frozenset({Status.PENDING}), limit=4):
+        removed, rounds = removed + count, rounds + 1
+        assert rounds < 10, "it does not end"
+        put(store)
+        moment = store.server_now()
+        until(lambda moment=moment: store.server_now() > moment + 0.1, "a slow caller")
+    assert (removed, rounds) == (10, 3)
+    assert store.queues()[0].pending == rounds
 
 
 def test_a_purged_queue_has_room_again(store: Backend) -> None:
