@@ -65,7 +65,7 @@ class Burials:
         return [*self._noted(), *self._unwitnessed()]
 
     def _noted(self) -> list[tuple[Record, Departure]]:
-        untold = (record for record in self.crew.workers() if record.note.read().pid and not is_told(record))
+        untold = filter(has_untold_note, self.crew.workers())
         return [(record, departure_by_note(self.crew.worker_id(record), record)) for record in untold]
 
     def _unwitnessed(self) -> list[tuple[Record, Departure]]:
@@ -145,6 +145,15 @@ def is_told(record: Record) -> bool:
     """Whether the store knows that this very process is gone."""
     tenant, done = record.tenant.read(), record.done.read()
     return (done.pid, done.generation) == (tenant.pid, tenant.generation)
+
+
+def has_untold_note(record: Record) -> bool:
+    """Whether the note is of this very process and the store does not know. `done` is read first: what is not done stays as
+    it is until we say so, while what is done may become another's between two reads.
+    """
+    done, tenant, note = record.done.read(), record.tenant.read(), record.note.read()
+    is_of_tenant = (note.pid, note.generation) == (tenant.pid, tenant.generation)
+    return bool(note.pid) and is_of_tenant and (done.pid, done.generation) != (note.pid, note.generation)
 
 
 def settle_or_report(burials: Burials) -> bool:

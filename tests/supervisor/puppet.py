@@ -209,7 +209,7 @@ class Gravedigger(Puppet):
 
     def unsettled(self) -> list:
         records = [record for record in self.seat.board.taken() if record.tenant.read().role == Role.WORKER]
-        return [r for r in records if r.done.read().pid != r.tenant.read().pid]
+        return [r for r in records if r.done.read().pid != r.tenant.read().pid != 0]  # 0: freed between the reads
 
     def settle(self) -> None:
         if (self.scene / "store-is-away").exists():
