@@ -51,6 +51,8 @@ def publish_types(config: Config, edition: str, known: int) -> None:
     """
     folder = runtime_dir(config)
     try:
+        for job_type in registry.types():
+            job_type.signature.build()
         typesheet.publish(folder, typesheet.code_of(edition, known), _described)
     except InvalidJob as error:
         raise BootFailed(str(error)) from None
