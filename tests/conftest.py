@@ -4,7 +4,11 @@ import os
 import signal
 
 import pytest
+from hypothesis import settings
 
+# What runs before every release tries what it tried before: new cases are for `--full`, where somebody looks at them.
+settings.register_profile("repeatable", derandomize=True, deadline=None)
+settings.load_profile("repeatable")
 # A CI runner or nohup may start us with signals ignored, and everything that we start would inherit that.
 for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
     if signal.getsignal(number) is signal.SIG_IGN:
@@ -13,6 +17,11 @@ for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--full", action="store_true", help="run the long tests too (marked full)")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--full"):
+        settings.load_profile("default")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

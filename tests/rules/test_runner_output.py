@@ -8,6 +8,7 @@ from pool.jobs.job import KEPT_OUTPUT_BYTES
 from pool.worker import output
 from pool.worker.commands import filled_in
 from pool.worker.output import MAX_LOGGED_BYTES, Tail, Transcript
+from tests.rules.test_runner_endings import claim
 
 
 class Lines:
@@ -50,7 +51,7 @@ def test_what_no_store_takes_is_written_out() -> None:
 
 
 def test_lines_go_to_the_log_one_by_one_and_the_last_one_at_the_end(lines: Lines) -> None:
-    transcript = Transcript(job="x")
+    transcript = Transcript(claim())
     for part in ("one\ntw", "o\nthree"):
         transcript.write("stdout", part)
     assert lines.events == ["one", "two"]
@@ -59,7 +60,7 @@ def test_lines_go_to_the_log_one_by_one_and_the_last_one_at_the_end(lines: Lines
 
 
 def test_streams_do_not_cut_each_others_lines(lines: Lines) -> None:
-    transcript = Transcript(job="x")
+    transcript = Transcript(claim())
     transcript.write("stdout", "out")
     transcript.write("stderr", "err\n")
     transcript.write("stdout", "put\n")
@@ -68,7 +69,7 @@ def test_streams_do_not_cut_each_others_lines(lines: Lines) -> None:
 
 @pytest.mark.parametrize("piece", ["x" * 100 + "\n", "y" * 5_000_000])
 def test_a_flood_does_not_fill_the_log(lines: Lines, piece: str) -> None:
-    transcript = Transcript(job="x")
+    transcript = Transcript(claim())
     for _ in range(50_000_000 // len(piece)):
         transcript.write("stdout", piece)
     transcript.close()

@@ -57,6 +57,7 @@ def test_store_and_model_agree_though_clients_die_between_and_within_steps(place
     assert not rare, f"the drive never tried {rare}: {made}"
 
 
+@pytest.mark.full
 @pytest.mark.timeout(600)
 def test_store_and_model_agree_with_a_seed_that_is_new_each_time(places) -> None:
     drive(places, [a_new_seed()], 120)
