@@ -111,7 +111,7 @@ class WorkerKeys(Section):
         1, description="jobs at once in one process; above 1 all its job types must be async def"
     )
     claims_ahead: Annotated[int, Field(ge=0, le=64)] = Field(
-        9,
+        31,
         description="a worker whose jobs are shorter than a call to the store claims up to so many more with one call; 0 = never",
     )
     memory_limit: Size = Field(

@@ -16,7 +16,7 @@ from tests.faults.conftest import QUICK_RESTARTS, OpenHouse, with_setting
 from tests.helpers.house import APP, House
 
 DELAY_S = 2.5
-IN_HAND = 10  # claims_ahead and the job itself: short jobs that have ended may not have been told yet
+IN_HAND = 32  # claims_ahead and the job itself: short jobs that have ended may not have been told yet
 
 
 def boottime() -> float:
