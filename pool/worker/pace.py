@@ -62,16 +62,16 @@ class Pace:
         times = self._types.get(job_type)
         return times is not None and times.is_short
 
-    def called(self, call_s: float, handed: list[str]) -> None:
-        """A call took so long and handed out jobs of these types: ask for more next time, or for fewer."""
+    def called(self, call_s: float, handed: list[str], asked: int) -> None:
+        """A call took so long and handed out jobs of these types, `asked` of them ahead: ask for more next time, or for fewer."""
         self._call_s += (call_s - self._call_s) / 8 if self._call_s else call_s
         self._fruitful_calls = self._fruitful_calls + 1 if handed else 0
         mean_s = max(map(self._expected_s, handed), default=LONG_S)
-        if len(handed) <= self.ahead:  # fewer than asked for: the line is short, or others are in want
-            self.ahead //= 2
+        if len(handed) <= asked:  # fewer than asked for: the line is short, or others are in want
+            self.ahead = asked // 2
         elif mean_s >= self._call_s:
             self.ahead = 0
-        elif self._fruitful_calls >= BUSY_AFTER_CALLS:
+        elif self._fruitful_calls >= BUSY_AFTER_CALLS and asked == self.ahead:
             self.ahead = min(self._most, 2 * self.ahead + 1, int(LONGEST_WAIT_S / max(mean_s, 1e-6)))
 
     def _expected_s(self, job_type: str) -> float:

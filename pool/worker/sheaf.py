@@ -54,7 +54,7 @@ class Sheaf:
         claims = [self.lead.exchange(want)] if count == 1 else self._exchange_many(count, want, ahead)
         self._waiting.extend((self.lanes[n], claim) for n, claim in enumerate(claims) if claim is not None)
         if want is not None and self._has_lanes_ahead:
-            self._pace.called(monotonic_now() - asked_at, [claim.type for _, claim in self._waiting])
+            self._pace.called(monotonic_now() - asked_at, [claim.type for _, claim in self._waiting], ahead)
         return bool(self._waiting)
 
     def _exchange_many(self, count: int, want: Want | None, ahead: int) -> list[Claim | None]:

@@ -12,7 +12,7 @@ MANY = 9
 def warm(pace: Pace, job_type: str = "short", run_s: float = SHORT, jobs: int = KNOWN_AFTER) -> Pace:
     """So many jobs, one a call."""
     for _ in range(jobs):
-        pace.called(CALL_S, [job_type])
+        pace.called(CALL_S, [job_type], 0)
         pace.ran(job_type, run_s)
     return pace
 
@@ -21,7 +21,7 @@ def grow(pace: Pace, job_type: str = "short", calls: int = 10) -> int:
     """Calls that give all that was asked for, and the jobs of each."""
     for _ in range(calls):
         handed = [job_type] * (pace.ahead + 1)
-        pace.called(CALL_S, handed)
+        pace.called(CALL_S, handed, pace.ahead)
         for one in handed:
             pace.ran(one, SHORT)
     return pace.ahead
@@ -48,7 +48,7 @@ def test_jobs_that_take_longer_than_a_call_are_not_claimed_ahead(run_s: float) -
 def test_together_they_take_a_few_milliseconds() -> None:
     pace = Pace(64)
     for _ in range(200):
-        pace.called(0.01, ["slower"] * (pace.ahead + 1))
+        pace.called(0.01, ["slower"] * (pace.ahead + 1), pace.ahead)
         for _ in range(pace.ahead + 1):
             pace.ran("slower", 0.001)
     assert 1 <= pace.ahead <= 5
@@ -57,8 +57,17 @@ def test_together_they_take_a_few_milliseconds() -> None:
 def test_a_short_line_makes_it_fall() -> None:
     pace = warm(Pace(MANY), jobs=KNOWN_AFTER + 1)
     assert grow(pace) == MANY
-    pace.called(CALL_S, ["short"])
+    pace.called(CALL_S, ["short"], MANY)
     assert pace.ahead == MANY // 2
+
+
+def test_a_call_that_asked_for_none_ahead_says_nothing_of_the_line() -> None:
+    """Nobody watches, as in the first moments and on a crowded machine: it goes on where it was."""
+    pace = warm(Pace(MANY), jobs=KNOWN_AFTER + 1)
+    before = grow(pace, calls=2)
+    pace.called(CALL_S, ["short"], 0)
+    assert pace.ahead == before
+    assert grow(pace) == MANY
 
 
 def test_it_begins_anew_after_a_rest() -> None:
@@ -71,10 +80,10 @@ def test_it_begins_anew_after_a_rest() -> None:
 def test_a_lone_short_job_now_and_then_asks_for_nothing() -> None:
     pace = Pace(MANY)
     for _ in range(100):
-        pace.called(CALL_S, ["short"])
+        pace.called(CALL_S, ["short"], 0)
         pace.ran("short", SHORT)
         assert pace.ahead == 0
-        pace.called(CALL_S, [])
+        pace.called(CALL_S, [], 0)
         pace.rest()
 
 
@@ -89,5 +98,5 @@ def test_an_outlier_is_forgiven_and_two_are_not() -> None:
 def test_one_long_type_in_the_answer_stops_it() -> None:
     pace = warm(Pace(MANY), jobs=100)
     assert grow(pace) == MANY
-    pace.called(CALL_S, ["short"] * MANY + ["stranger"])
+    pace.called(CALL_S, ["short"] * MANY + ["stranger"], MANY)
     assert pace.ahead == 0
