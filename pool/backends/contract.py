@@ -14,6 +14,7 @@ from pool.backends.messages import (
     MAX_BATCH,
     MAX_MISFITS,
     MAX_POOL_LOSSES,
+    SAME_PURGE_S,
     Answer,
     AuditEntry,
     BatchState,
@@ -41,6 +42,7 @@ __all__ = [
     "MAX_BATCH",
     "MAX_MISFITS",
     "MAX_POOL_LOSSES",
+    "SAME_PURGE_S",
     "Answer",
     "AuditEntry",
     "Backend",
@@ -124,7 +126,7 @@ class Intake(Protocol):
         """Remove up to `limit` jobs of the queue in these states (never running ones); 0 = nothing left. Durable.
 
         Frees unique keys. Only jobs that were there when the caller began are removed, so repeated calls end: all up to
-        the one that answers 0 are one purge."""
+        the one that answers 0 are one purge, unless its caller has been away for SAME_PURGE_S."""
 
 
 class Work(Protocol):

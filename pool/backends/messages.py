@@ -11,6 +11,7 @@ from pool.jobs.lifecycle import Status
 ANY_QUEUE = ("*",)
 MAX_BATCH = 10_000
 MAX_POOL_LOSSES = 10
+SAME_PURGE_S = 60.0  # a purge whose caller has been away for so long is over
 MAX_MISFITS = 3
 
 

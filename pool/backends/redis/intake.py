@@ -6,7 +6,7 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from pool.backends.contract import MAX_BATCH, AuditEntry
+from pool.backends.contract import MAX_BATCH, SAME_PURGE_S, AuditEntry
 from pool.backends.redis.connection import Argument, pack_words
 from pool.backends.redis.frames import id_text, packed_id, quick_id, text_bytes
 from pool.backends.redis.keys import Keys
@@ -28,9 +28,6 @@ from pool.errors import (
 from pool.jobs.job import PAYLOAD_REPLACED, Job, NewBatch, NewJob, Receipt
 from pool.jobs.lifecycle import MOVES, Status
 from pool.jobs.priority import POINTS_PER_AGEING
-
-# A purge ends with the call that removes nothing. One whose caller went away in the midst of it is over after this.
-_SAME_PURGE_S = 60.0
 
 DISK_WAIT_MS = 1500
 PLAIN_AGAIN = 16
@@ -183,7 +180,7 @@ class RedisIntake:
             return 0
         which = queue, wanted
         top, last_call = self._purging.get(which, ("", 0.0))
-        mark_given = top if monotonic_now() - last_call < _SAME_PURGE_S else ""
+        mark_given = top if monotonic_now() - last_call < SAME_PURGE_S else ""
         states = (status.value for status in sorted(wanted))
         args: list[Argument] = [text_bytes(queue, "the queue's name"), limit, mark_given, *states]
         removed, mark = self._session.run("purge", self._keys.fixed, args)

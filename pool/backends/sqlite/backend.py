@@ -6,6 +6,7 @@ from contextlib import suppress
 from math import inf
 
 from pool.backends.contract import (
+    SAME_PURGE_S,
     Answer,
     AuditEntry,
     BatchState,
@@ -50,8 +51,6 @@ from pool.identity import LaneId, PoolId, ProcessMark, process_mark
 from pool.jobs.job import Job, NewBatch, NewJob, Receipt, Settlement
 from pool.jobs.lifecycle import Status
 
-# A purge ends with the call that removes nothing. One whose caller went away in the midst of it is over after this.
-_SAME_PURGE_S = 60.0
 _RING_AGAIN_S = 0.001
 
 
@@ -153,7 +152,7 @@ class SqliteBackend:
     def _top_for(self, queue: str, statuses: frozenset[Status]) -> int:
         """Where the caller's line ended when it began: all calls up to the one that removes nothing are the same purge."""
         top, last_call = self._purges.get((queue, statuses), (0, 0.0))
-        if monotonic_now() - last_call < _SAME_PURGE_S:
+        if monotonic_now() - last_call < SAME_PURGE_S:
             return top
         return self._store.read(intake.top_rank)
 
