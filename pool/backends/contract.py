@@ -194,6 +194,9 @@ class Upkeep(Protocol):
         What had `finished` there is completed instead: its word stood on the board and had not been handed in.
         Idempotent. A cancel flag turns the job `cancelled`. Rings."""
 
+    def rehearse(self, pool: PoolId) -> None:
+        """Go through a recovery that leaves nothing behind: no job shall wait for what the first one reads and compiles."""
+
     def recover_expired(self) -> list[Recovered]:
         """Take back jobs whose pool or HTTP holder is gone (see PROTOCOL: watching, not dates), at no retry.
 

@@ -13,9 +13,6 @@ from pool.board.record import Record
 from pool.clock import monotonic_now
 from pool.durable import make_folder, write_whole
 from pool.errors import BackendUnavailable
-from pool.identity import WorkerId
-from pool.jobs.job import Cause
-from pool.jobs.lifecycle import Reason
 from pool.keeper import kept
 from pool.keeper.crew import Crew
 from pool.keeper.departures import departure_by_note, departure_unwitnessed
@@ -93,10 +90,10 @@ class Burials:
             self._is_spooling = False
 
     def rehearse(self) -> None:
-        """Tell of nobody. The first call reads, sends and compiles what it needs; no job should have to wait for that."""
-        nobody = WorkerId(self.crew.pool, slot=0, generation=0)
-        cause = Cause(reason=Reason.INTERRUPTED)
-        self.backend.recover(Departure(worker=nobody, cause=cause, started={}, bar=False, lanes=()))
+        """Tell of nobody, so that no job has to wait for what the first telling reads, sends and compiles."""
+        for record in self.crew.workers():
+            departure_by_note(self.crew.worker_id(record), record)
+        self.backend.rehearse(self.crew.pool)
 
     def replay_spool(self) -> None:
         """Tell the store what the last life of this pool could not; a file that is not ours is set aside."""

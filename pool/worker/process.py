@@ -81,6 +81,7 @@ class Worker:
         self.lanes: list[Lane] = []
         self._is_booting = True
         self._found_nothing = False
+        self._goes_straight = False  # to the job that was rung for: the limits were looked at before this sleep
         self._false_rings = 0
         self._orders_turn, self._is_draining = -1, False
 
@@ -144,6 +145,9 @@ class Worker:
             return Exit.BURST_DONE
         if self.around.is_damaged:
             return Exit.MAX_JOBS
+        return None if self._goes_straight else self._limit_reached()
+
+    def _limit_reached(self) -> Exit | None:
         reached = self.limits.reached(self._jobs_done)
         self.presence.rss_bytes = self.limits.memory.last
         return reached
@@ -157,6 +161,7 @@ class Worker:
 
     def carry_out(self) -> None:
         """Run what was taken."""
+        self._goes_straight = False
         self._false_rings = 0
         self.presence.show(State.BUSY)
         self.sheaf.carry_out(self.want, self._put_right)
@@ -189,9 +194,12 @@ class Worker:
         slice_s = BELL_SLICE_S - (before - self._wake_phase_s) % BELL_SLICE_S
         rung = self.backend.wait(self.want, slice_s, self.mailbox.fd, watched=self.watchman.is_awake())
         slept_s = monotonic_now() - before
-        has_mail = slept_s < slice_s and self.mailbox.empty()
         self._note_false_ring(slept_s)
-        return rung or has_mail or self.reason_to_leave() is not None
+        self._goes_straight = rung and not self._goes_straight
+        if rung:
+            return True
+        has_mail = slept_s < slice_s and self.mailbox.empty()
+        return has_mail or self.reason_to_leave() is not None
 
     def _note_false_ring(self, slept_s: float) -> None:
         self._false_rings = self._false_rings + 1 if slept_s < 0.001 else 0

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from pool.backends.contract import Want
-from pool.backends.sqlite import bell
+from pool.backends.sqlite import bell, bulk, departures
 from pool.backends.sqlite.backend import SqliteBackend
-from tests.helpers.builders import ANYTHING, Hand, new_jobs, put
+from pool.backends.sqlite.transaction import Transaction
+from tests.helpers.builders import ANYTHING, Hand, died_working, new_jobs, put
 from tests.helpers.stores import Child, in_child
 from tests.helpers.until import until
 
@@ -213,3 +214,61 @@ def test_eight_idle_workers_cost_almost_nothing(path: str) -> None:
     cpu = sum(each[1] for each in results)
     elapsed = time.monotonic() - begin
     assert cpu / elapsed < 0.05, f"{cpu / elapsed:.3%} of a core"
+
+
+# ---------------------------------------------------------------- rung before the commit
+
+
+def test_a_worker_is_rung_for_before_the_commit_and_finds_the_job(path: str) -> None:
+    """It is awake by the time the job is there: its claim waits for the write lock, which the producer holds."""
+    producer, worker = SqliteBackend(path), SqliteBackend(path)
+    put(producer)
+    Hand(worker).take()
+    worker.wait(ANYTHING, 0, watched=True)
+    rung: list[bool] = []
+
+    def enqueue_slowly(tx: Transaction) -> None:
+        bulk.enqueue(tx, new_jobs(1), None, are_plain=True)
+        rung.append(worker.wait(ANYTHING, 0, watched=True))
+
+    producer._store.write(enqueue_slowly)
+    assert rung == [True]
+    assert Hand(worker).claim() is not None
+
+
+def test_a_recovered_job_is_rung_for_before_the_commit(path: str) -> None:
+    keeper, worker = SqliteBackend(path), SqliteBackend(path)
+    hand = Hand(keeper)
+    put(keeper)
+    hand.take()
+    worker.wait(ANYTHING, 0, watched=True)
+    rung: list[bool] = []
+
+    def recover_slowly(tx: Transaction) -> None:
+        departures.recover(tx, died_working(hand))
+        rung.append(worker.wait(ANYTHING, 0, watched=True))
+
+    keeper._store.write(recover_slowly)
+    assert rung == [True]
+    assert Hand(worker).claim() is not None
+
+
+class Refused(Exception):
+    """Ends a step."""
+
+
+def test_a_ring_for_a_job_that_was_then_refused_costs_a_look(path: str) -> None:
+    producer, worker = SqliteBackend(path), SqliteBackend(path)
+    put(producer)
+    Hand(worker).take()
+    worker.wait(ANYTHING, 0, watched=True)
+
+    def enqueue_and_fail(tx: Transaction) -> None:
+        bulk.enqueue(tx, new_jobs(1), None, are_plain=True)
+        raise Refused
+
+    with pytest.raises(Refused):
+        producer._store.write(enqueue_and_fail)
+    assert worker.wait(ANYTHING, 0, watched=True)
+    assert Hand(worker).claim() is None
+    assert not worker.wait(ANYTHING, 0, watched=True)

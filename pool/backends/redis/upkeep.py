@@ -13,7 +13,7 @@ from pool.backends.redis.sheaves import RedisSheaves
 from pool.backends.redis.watching import Silence, Watch, Watched, read_pools
 from pool.backends.redis.work import mark_text
 from pool.clock import boottime_now
-from pool.identity import PoolId, parse_lane
+from pool.identity import PoolId, WorkerId, parse_lane
 from pool.jobs.job import Cause, NewJob, Receipt
 from pool.jobs.lifecycle import Reason, Status
 
@@ -58,6 +58,10 @@ class RedisUpkeep(RedisSheaves):
         for lane in sorted({*(departure.started or {}), *departure.output, *departure.finished, *departure.claims}):
             args += _lane_words(departure, lane)
         return self._take_back(worker.pool, args)
+
+    def rehearse(self, pool: PoolId) -> None:
+        nobody, cause = WorkerId(pool, slot=0, generation=0), Cause(reason=Reason.INTERRUPTED)
+        self.recover(Departure(worker=nobody, cause=cause, started={}, bar=False, lanes=()))
 
     def _take_back(self, pool: PoolId, args: Sequence[Argument]) -> list[Recovered]:
         _, *taken = self._session.run("recover", self._pool_keys(pool), args)

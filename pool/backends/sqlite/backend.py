@@ -217,6 +217,10 @@ class SqliteBackend:
     def recover(self, departure: Departure) -> list[Recovered]:
         return self._store.write(lambda tx: departures.recover(tx, departure))
 
+    def rehearse(self, pool: PoolId) -> None:
+        with suppress(departures.Rehearsed):
+            self._store.write(lambda tx: departures.rehearse(tx, pool))
+
     def recover_expired(self) -> list[Recovered]:
         """Looks without the write lock, and writes only when there is something to take or to forget."""
         found = self._store.read(lambda tx: (upkeep.run_out(tx, self._watcher), upkeep.gone(tx, self._watcher)))

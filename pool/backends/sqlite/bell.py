@@ -95,7 +95,7 @@ class OwnBell:
         woken_by = self._epoll.poll(seconds)
         if not woken_by:
             return UNDISTURBED
-        rung = any(fd == self.fd for fd, _ in woken_by)
+        rung = self.fd in dict(woken_by)
         if rung:
             self.drain()
         return Woken(rung, len(woken_by) > rung)

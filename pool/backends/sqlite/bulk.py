@@ -68,6 +68,8 @@ def _ranks(tx: Transaction, count: int) -> tuple[int, float | None]:
 
 def _add_plain(tx: Transaction, jobs: Sequence[NewJob], kinds: Kinds) -> list[Receipt]:
     """Jobs that are plain by `rows.is_plain`."""
+    for queue, priority in kinds:
+        tx.ring_ahead(queue, priority)
     first, created_at = _ranks(tx, len(jobs))
     queues, types = tx.host.queue_ids, {name: tx.name_id(name) for name in {job.type for job in jobs}}
     values = [
@@ -78,9 +80,8 @@ def _add_plain(tx: Transaction, jobs: Sequence[NewJob], kinds: Kinds) -> list[Re
         for rank, job in enumerate(jobs, start=first)
     ]  # fmt: skip
     tx.run_many(_SQL["add plain job"], values)
-    for (queue, priority), count in kinds.items():
+    for (queue, _), count in kinds.items():
         tx.moved(queues[queue], None, PENDING, ENQUEUED, times=count)
-        tx.ring(queue, priority)
     return [Receipt(job.id, Status.PENDING) for job in jobs]
 
 

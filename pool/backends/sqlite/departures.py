@@ -2,12 +2,15 @@
 
 from collections.abc import Iterable
 
-from pool.backends.contract import Departure, Recovered
-from pool.backends.sqlite import lanes, rows, settling
+from pool.backends.contract import Departure, Recovered, Want
+from pool.backends.sqlite import lanes, rows, settling, work
+from pool.backends.sqlite.line import Line
 from pool.backends.sqlite.statements import statements
 from pool.backends.sqlite.transaction import Transaction
-from pool.identity import LaneId, WorkerId
-from pool.jobs.job import Cause, Outcome, Settlement
+from pool.identity import LaneId, PoolId, WorkerId
+from pool.jobs.ids import new_job_id
+from pool.jobs.internal import BULK_QUEUE
+from pool.jobs.job import Cause, NewJob, Outcome, Settlement
 from pool.jobs.lifecycle import Reason, Status
 from pool.jobs.retry import after_loss
 
@@ -17,15 +20,32 @@ HeldLane = tuple[int, int, int, int]  # lane row, lane number, rank of the job, 
 
 
 def recover(tx: Transaction, departure: Departure) -> list[Recovered]:
-    """Take back what the worker held and bar it. A second time there is nothing left to do."""
+    """Take back what the worker held and bar it. A second time there is nothing left to do.
+
+    First the jobs: who is rung for them wakes up meanwhile."""
     worker = departure.worker
     pool = lanes.pool_row(tx, worker.pool)
     held: list[HeldLane] = tx.all(_SQL["lanes of worker"], (pool, worker.slot, worker.generation))
     if departure.lanes is not None:
         held = [lane for lane in held if lane[1] in departure.lanes]
+    taken = take_back(tx, departure, held)
     if departure.bar:
         _bar(tx, pool, worker, departure.cause)
-    return take_back(tx, departure, held)
+    return taken
+
+
+class Rehearsed(Exception):
+    """Ends a rehearsal, so that its transaction leaves nothing."""
+
+
+def rehearse(tx: Transaction, pool: PoolId) -> None:
+    """The recovery of a made-up job, of a queue that no forked worker serves. Always raises Rehearsed."""
+    worker = WorkerId(pool, slot=0, generation=0)
+    Line(tx).add(NewJob(id=new_job_id(), type="", queue=BULK_QUEUE, payload="null"), None)
+    claim = work.exchange(tx, LaneId(worker, 0), 1, None, Want(queues=(BULK_QUEUE,))).answer.claim
+    started = {} if claim is None else {0: claim.claim}
+    recover(tx, Departure(worker=worker, cause=Cause(reason=Reason.WORKER_LOST), started=started, bar=True))
+    raise Rehearsed
 
 
 def _bar(tx: Transaction, pool: int, worker: WorkerId, cause: Cause) -> None:

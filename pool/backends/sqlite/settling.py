@@ -215,12 +215,12 @@ def _outcome_of(loss: Loss, started: bool) -> Outcome:
 def come_to_rest(tx: Transaction, job: HeldJob, rest: Rest, worker: str) -> None:
     """Write where the job went, book it, enqueue what follows a failure, ring for what became eligible."""
     target = rest.target
+    if target == PENDING:
+        tx.ring_ahead(tx.queue_name(job.queue), job.priority)
     tx.run(_SQL["leave running"], (*_columns(tx, job, rest, worker, target), job.rank))
     tx.moved(job.queue, RUNNING, target)
     _count(tx, job, rest, target)
     _tell_neighbours(tx, job, target)
-    if target == PENDING:
-        tx.ring(tx.queue_name(job.queue), job.priority)
     if target == FAILED and job.follow_ups:
         _follow_up(tx, job, succeeded=False)
 

@@ -188,8 +188,7 @@ def _next_run(tx: Transaction, want: Want, row: Row, most: int) -> list[Row]:
     found = tx.all(_SQL["next of queue"], (queue, low, high, most))
     if not want.is_any or not found or not tx.run(_SQL["elsewhere"], (queue,)).fetchone():
         return found
-    others = work.queue_numbers(tx, (*want.reserved, tx.queue_name(queue)))
-    rival: Row | None = tx.run(_SQL["next of any but"], (low, high, others)).fetchone()
+    rival = work.next_but(tx, want, (*want.reserved, tx.queue_name(queue)))
     return found if rival is None else [each for each in found if _place(each) < _place(rival)]
 
 

@@ -77,7 +77,7 @@ class Store:
                 db = self._ready()
                 db.execute("BEGIN")
                 try:
-                    return step(Transaction(db.cursor(), self.host))
+                    return step(Transaction(db.cursor(), self.host, self.bells))
                 finally:
                     db.execute("COMMIT")
             except FOREIGN as problem:
@@ -99,7 +99,7 @@ class Store:
             if self._was_full:
                 self._make_room(db)
             cursor.execute("BEGIN IMMEDIATE")
-            tx = Transaction(cursor, self.host)
+            tx = Transaction(cursor, self.host, self.bells)
             try:
                 result = step(tx)
                 if tx.freed:

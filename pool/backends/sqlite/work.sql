@@ -62,7 +62,7 @@ SELECT j.rank, j.id, j.type, j.queue, j.payload, j.priority, j.claims, j.retries
   (SELECT min(run_at) FROM jobs WHERE watched = 0), q.ageing, j.limited, j.history IS NULL, j.watched
 FROM queues q CROSS JOIN jobs j ON j.rank = (
   SELECT rank FROM jobs WHERE status = 1 AND queue = q.id AND priority BETWEEN ? AND ? ORDER BY priority DESC, rank LIMIT 1)
-WHERE q.pending > 0 AND NOT q.paused AND q.id NOT IN (SELECT value FROM json_each(?))
+WHERE q.pending > 0 AND NOT q.paused AND q.name NOT IN (?)
 ORDER BY j.priority DESC, j.rank LIMIT 1;
 
 -- name: next of list

@@ -286,6 +286,18 @@ def test_recover_said_again_does_not_touch_the_jobs_next_run(store: Backend, han
     assert other.complete()
 
 
+def test_a_rehearsal_leaves_nothing_and_takes_nothing(store: Backend, hands) -> None:
+    hand = hands()
+    store.enqueue(new_jobs(2))
+    hand.take()
+    with unchanged(store):
+        for _ in range(2):
+            store.rehearse(hand.lane.worker.pool)
+    assert [queue.name for queue in store.queues()] == ["default"]
+    assert hand.complete()
+    assert hand.claim() is not None, "nobody was barred"
+
+
 def test_recovering_an_idle_worker_takes_nothing(store: Backend, hands) -> None:
     hand = hands()
     put(store)
