@@ -66,6 +66,7 @@ class Signature:
             ser_json_bytes="base64",
             val_json_bytes="base64",
             ser_json_inf_nan="constants",  # found and refused when dumped
+            cache_strings="none",  # the first use of the cache would fill a quarter of a megabyte, in each worker
         )
         try:
             return create_model(self.type_name, __config__=config, **self._fields())
@@ -126,7 +127,7 @@ class Signature:
 
         try:
             text = model.model_dump_json(by_alias=True, exclude_unset=True, warnings="error")
-            from_json(text, allow_inf_nan=False)
+            from_json(text, allow_inf_nan=False, cache_strings="none")
         except (PydanticSerializationError, UnicodeEncodeError, RecursionError) as error:
             raise InvalidPayload(self.type_name, {"payload": f"cannot be written as JSON: {error}"}) from None
         except ValueError as error:

@@ -1,4 +1,4 @@
-"""How a child ends, read so that nothing is mistaken: look at the zombie, end its group, reap it, then tell.
+"""How a child ends, read so that nothing is mistaken: look at the zombie, end its group, tell, then reap it.
 
 While the zombie is not reaped its pid, and with it the number of its process group, cannot belong to anybody else.
 """
@@ -13,6 +13,7 @@ from pool.clock import boottime_now, monotonic_now, wall_now
 from pool.supervisor.children import Child, LastExit
 
 STACK_BYTES = 4080
+CORE_DUMPED = 0x80
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,18 +32,25 @@ def ending_of(status: int) -> Ending:
     return Ending(status, None, os.waitstatus_to_exitcode(status))
 
 
-def next_zombie() -> int | None:
-    """The pid of a child that has ended and is not yet reaped; None when there is none."""
+def next_zombie() -> tuple[int, Ending] | None:
+    """A child that has ended and is not yet reaped, and how it ended; None when there is none."""
     try:
         found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
         return None
-    return found.si_pid if found is not None else None
+    return None if found is None else (found.si_pid, ending_of(_raw_status(found)))
 
 
-def reap(pid: int) -> Ending:
+def _raw_status(zombie: os.waitid_result) -> int:
+    """The status as waitpid gives it."""
+    if zombie.si_code == os.CLD_EXITED:
+        return zombie.si_status << 8
+    return zombie.si_status | (CORE_DUMPED if zombie.si_code == os.CLD_DUMPED else 0)
+
+
+def reap(pid: int) -> None:
     """Take the zombie away: its pid is free for others from here on."""
-    return ending_of(os.waitpid(pid, 0)[1])
+    os.waitpid(pid, 0)
 
 
 def kill_group(pid: int) -> None:

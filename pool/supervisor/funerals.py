@@ -52,18 +52,18 @@ class Funerals:
         """Those that are gone now, and whether there may be more."""
         losses: list[Loss] = []
         for _ in range(MOST_PER_TURN):
-            pid = next_zombie()
-            if pid is None:
+            zombie = next_zombie()
+            if zombie is None:
                 break
+            pid, ending = zombie
             child = self._house.children.by_pid(pid)
-            if child is None:
-                reap(pid)
-            else:
-                losses.append(self._bury(child))
+            if child is not None:
+                losses.append(self._bury(child, ending))
+            reap(pid)
         self._end_strays([loss.child for loss in losses if not loss.exit.planned or loss.child.ordered])
         for loss in losses:
             _report(loss)
-        return losses, pid is not None
+        return losses, zombie is not None
 
     def free_settled_records(self) -> None:
         """The keeper has told the store: these records may be used again."""
@@ -86,10 +86,9 @@ class Funerals:
         """Dead workers that may have claimed and of which the store does not know yet."""
         return [child for child in self._unsettled if child.record.note.read().was_ready and not is_settled(child)]
 
-    def _bury(self, child: Child) -> Loss:
-        """Nothing stands between the reaping and the note that the note does not need: a job waits for it."""
+    def _bury(self, child: Child, ending: Ending) -> Loss:
+        """Nothing stands between the look and the note that the note does not need: a job waits for it."""
         kill_group(child.pid)
-        ending = reap(child.pid)
         place = self._place_of(child)
         slot = self._house.children.gone(child)
         exit = self._exit_of(child, ending)

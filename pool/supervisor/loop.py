@@ -118,7 +118,8 @@ class Supervisor:
         now = self._checked_now()
         for letter in self._post.mailbox.take_all():
             self._obedience.obey(letter, now)
-        self._settle_state()  # here too, so that a reload which ends within this turn is seen as one
+        if self._reloading.is_busy:
+            self._settle_state()  # here too, so that a reload which ends within this turn is seen as one
         self._bury_the_dead(now)
         self._look_at_the_board(now)
         self._house.executions.turn(now)

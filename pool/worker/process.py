@@ -5,13 +5,12 @@ import os
 from types import FrameType
 
 from pool.backends import spool
-from pool.backends.contract import Backend, Want
+from pool.backends.contract import Backend
 from pool.backends.opening import open_backend
 from pool.board.record import Exit, State
 from pool.clock import monotonic_now
 from pool.config import backend_url, state_dir
 from pool.errors import BackendUnavailable, LaneBarred
-from pool.jobs.internal import OWN_QUEUES
 from pool.jobs.job import Outcome
 from pool.jobs.registry import registry
 from pool.logs import log
@@ -26,6 +25,7 @@ from pool.worker.presence import Presence
 from pool.worker.sheaf import Sheaf
 from pool.worker.surroundings import Surroundings
 from pool.worker.timeouts import Interrupts
+from pool.worker.wants import want_of
 from pool.worker.watchman import Watchman
 
 SLICE_S = 1.0
@@ -34,16 +34,6 @@ WAKE_TOGETHER, WAKE_APART_S = 16, 0.2  # at the same moments: the first warms th
 FALSE_RINGS = 20
 WAIT_FOR_REPLACEMENT_S = 30.0
 REPLACED_FIRST = (Exit.MEMORY, Exit.MAX_JOBS, Exit.MAX_AGE)
-
-
-def want_of(config: Config, settings: WorkerKeys) -> Want:
-    """What workers of these settings serve."""
-    return Want(
-        queues=tuple(settings.queues),
-        min_priority=settings.min_priority,
-        max_priority=settings.max_priority,
-        reserved=(*(declared.queue for declared in config.types), *OWN_QUEUES),
-    )
 
 
 class Worker:

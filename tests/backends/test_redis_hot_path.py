@@ -10,7 +10,7 @@ from pool.identity import LaneId
 from pool.jobs.job import Settlement
 from pool.jobs.lifecycle import Status
 from pool.settings import Config
-from pool.worker.process import want_of
+from pool.worker.wants import want_of
 from tests.helpers.builders import Hand, new_job, new_jobs, put, settlement, worker
 from tests.helpers.servers import running
 

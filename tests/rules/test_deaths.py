@@ -2,6 +2,7 @@
 
 import os
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -9,7 +10,8 @@ from pool.board.board import Board
 from pool.board.record import Exit, Ordered, Role, State
 from pool.seat import ChildSpec
 from pool.supervisor.children import Child
-from pool.supervisor.deaths import Ending, ending_of, is_planned, last_exit_of, note_of
+from pool.supervisor.deaths import Ending, ending_of, is_planned, last_exit_of, next_zombie, note_of
+from tests.helpers.stores import in_child
 
 
 def status_of(act: str) -> int:
@@ -38,6 +40,20 @@ def test_a_status_is_a_signal_or_a_code() -> None:
 
     assert (coded.signal, coded.code) == (None, 3)
     assert (killed.signal, killed.code) == (signal.SIGKILL, None)
+
+
+@pytest.mark.parametrize(
+    "how", ["exit 0", "exit 3", "exit 255", "kill -9 $$", "kill -15 $$", "ulimit -c unlimited; kill -6 $$"]
+)
+def test_a_zombie_tells_what_waitpid_will_tell(how: str, tmp_path: Path) -> None:
+    def look_and_reap() -> tuple[object, int, Ending]:
+        os.chdir(tmp_path)  # for the core
+        pid = os.posix_spawn("/bin/sh", ["sh", "-c", how], {})
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        return next_zombie(), pid, ending_of(os.waitpid(pid, 0)[1])
+
+    found, pid, told = in_child(look_and_reap).result()
+    assert found == (pid, told)
 
 
 @pytest.mark.parametrize(
