@@ -7,11 +7,11 @@ import pytest
 from pool.backends.contract import Want
 from pool.backends.redis.backend import RedisBackend
 from pool.identity import LaneId
-from pool.jobs.job import Settlement
+from pool.jobs.job import Claim, Outcome, Settlement
 from pool.jobs.lifecycle import Status
 from pool.settings import Config
 from pool.worker.wants import want_of
-from tests.helpers.builders import Hand, new_job, new_jobs, put, settlement, worker
+from tests.helpers.builders import Hand, departure, new_job, new_jobs, put, settlement, worker
 from tests.helpers.servers import running
 
 STEPS = 50
@@ -92,6 +92,61 @@ def test_jobs_that_are_not_plain_cost_one_round_trip_as_ever(flavour: str) -> No
         calls = server.call("INFO", "commandstats")["cmdstat_evalsha"]["calls"]
         store.close()
     assert calls < CALLS * 1.2
+
+
+def test_what_the_keeper_has_taken_back_costs_nobody_a_call_more(flavour: str) -> None:
+    """The jobs stand first in the line, the words about them come late, and the line is empty in the end."""
+    who = worker()
+    lanes = [LaneId(who, number) for number in range(LANES)]
+    with running(flavour) as server:
+        store = RedisBackend(server.url)
+        store.enqueue(new_jobs(LANES))
+        first = store.exchange_many(lanes, 1, settlements=[None] * LANES, want=Want(), ahead=LANES - 1)
+        claims = [answer.claim for answer in first if answer.claim is not None]
+        taken = tuple(range(2, LANES))
+        store.recover(departure(who, bar=False, started={}, lanes=taken, claims=_meant(claims, taken)))
+        words: list[Settlement | None] = [
+            settlement(claim, Outcome.RETURNED if number in taken else Outcome.COMPLETED)
+            for number, claim in enumerate(claims)
+        ]
+        server.call("CONFIG", "RESETSTAT")
+        again = store.exchange_many(lanes, 2, settlements=words, want=Want(), ahead=LANES - 1)
+        given = [answer.claim for answer in again if answer.claim is not None]
+        words = [settlement(claim, started_at=1.0) for claim in given] + [None] * 2
+        store.exchange_many(lanes, 3, settlements=words, want=Want(), ahead=LANES - 1)
+        last = store.exchange_many(lanes, 4, settlements=[None] * LANES, want=Want(), ahead=LANES - 1)
+        told = server.call("INFO", "commandstats")
+        store.close()
+    assert [answer.settled for answer in again] == [True] * 2 + [False] * (LANES - 2)
+    assert [claim.claim for claim in given] == [2] * (LANES - 2)
+    assert not any(answer.claim for answer in last)
+    assert told["cmdstat_evalsha"]["calls"] == 3
+
+
+def test_a_job_that_is_not_plain_parts_only_the_lead_from_the_others(flavour: str) -> None:
+    who = worker()
+    lanes = [LaneId(who, number) for number in range(LANES)]
+    with running(flavour) as server:
+        store = RedisBackend(server.url)
+        store.enqueue(new_jobs(LANES))
+        put(store, unique_key="odd")
+        first = store.exchange_many(lanes, 1, settlements=[None] * LANES, want=Want(), ahead=LANES - 1)
+        words = [settlement(answer.claim, started_at=1.0) for answer in first if answer.claim]
+        server.call("CONFIG", "RESETSTAT")
+        second = store.exchange_many(lanes, 2, settlements=words, want=Want(), ahead=LANES - 1)
+        calls = server.call("INFO", "commandstats")["cmdstat_evalsha"]["calls"]
+        repeated = store.exchange_many(lanes, 2, settlements=words, want=Want(), ahead=LANES - 1)
+        done = store.statistics().completed
+        store.close()
+    assert calls == 3, "together in vain, the others together, the lead"
+    for answers in (second, repeated):
+        assert [answer.settled for answer in answers] == [True] * LANES
+        assert [bool(answer.claim) for answer in answers] == [True] + [False] * (LANES - 1)
+    assert done == LANES
+
+
+def _meant(claims: list[Claim], lanes: tuple[int, ...]) -> dict[int, tuple[str, int]]:
+    return {number: (claims[number].job_id, claims[number].claim) for number in lanes}
 
 
 def test_a_plain_job_is_stored_by_few_commands(flavour: str) -> None:

@@ -12,10 +12,10 @@ from pool.backends.redis.keys import SEPARATOR, class_of, is_whole, lane_field, 
 from pool.backends.redis.packing import settlement_frames
 from pool.backends.redis.records import read_claim, read_clock, read_first_claim
 from pool.backends.redis.scripts import step
-from pool.backends.redis.work import RedisWork, is_plain, mark_text, refusal
+from pool.backends.redis.work import MOST_CLAIMS, RedisWork, is_plain, mark_text, refusal
 from pool.backends.sheaf import one_by_one
 from pool.identity import LaneId, process_mark
-from pool.jobs.job import Claim, Settlement
+from pool.jobs.job import Claim, Outcome, Settlement
 from pool.jobs.lifecycle import Reason
 
 MOST_LANES = 500  # a script's arguments and unpack have their limits
@@ -23,6 +23,9 @@ PLAIN_AGAIN = 16  # calls of the lead alone before a plain case is hoped for aga
 _WORD = struct.Struct(">H16sIdI")  # lane, job id, claim, started_at, length of the frames
 _ANSWERS = {ord("0"): Answer(), ord("1"): Answer(True), ord("2"): Answer(False)}
 _HAS_CLAIM = 4  # more than the digit that says what was settled
+_HANDED_BACK = (
+    0x8000  # above the lane of a job that never started: mostly it was taken back, and the word comes too late
+)
 _NOT_PLAIN, _ASKED_BEFORE = 3, 4
 
 
@@ -61,11 +64,24 @@ class RedisSheaves(RedisWork):
         answer = self._call_together(tuple(lanes), request, words, want, (ahead, leave))
         if answer[0] == _NOT_PLAIN:
             self._odd_calls = PLAIN_AGAIN if answer[1] else 0
-            return self._one_by_one(lanes, request, settlements, want)
+            apart = self._lead_apart if answer[1] else self._one_by_one
+            return apart(lanes, request, settlements, want)
         if answer[0] not in (0, _ASKED_BEFORE):
             raise refusal(lanes[0], request, answer)
         self._odd_calls = 0
         return self._read(lanes, answer)
+
+    def _lead_apart(
+        self, lanes: Sequence[LaneId], request: int, settlements: Sequence[Settlement | None], want: Want | None
+    ) -> list[Answer]:
+        """Mostly it is the next job that is not plain, and all that has ended is. The lead comes last, as in `one_by_one`."""
+        others, words = [Answer()] * (len(lanes) - 1), _words(settlements[1:])
+        if words:
+            answer = self._call_together(tuple(lanes[1:]), request, words, None, (0, 0))
+            if answer[0] not in (0, _ASKED_BEFORE):
+                return self._one_by_one(lanes, request, settlements, want)
+            others = self._read(lanes[1:], answer)
+        return [self.exchange(lanes[0], request, settlement=settlements[0], want=want), *others]
 
     def _one_by_one(
         self, lanes: Sequence[LaneId], request: int, settlements: Sequence[Settlement | None], want: Want | None
@@ -148,14 +164,17 @@ def _is_fit(lanes: Sequence[LaneId], want: Want | None) -> bool:
 
 
 def _words(settlements: Sequence[Settlement | None]) -> bytes | None:
-    """What the lanes say, packed; None when one says more than that its job completed."""
+    """What the lanes say, packed; None when one says more than that its job completed, or goes back unstarted."""
     parts = []
     for place, word in enumerate(settlements):
         if word is None:
             continue
-        if not is_plain(word):
+        if is_plain(word):
+            frames = settlement_frames(word)
+        elif word.outcome is Outcome.RETURNED and word.started_at is None and word.claim <= MOST_CLAIMS:
+            place, frames = place + _HANDED_BACK, b""
+        else:
             return None
-        frames = settlement_frames(word)
         parts.append(_WORD.pack(place, quick_id(word.job_id), word.claim, word.started_at or 0.0, len(frames)))
         parts.append(frames)
     return b"".join(parts)

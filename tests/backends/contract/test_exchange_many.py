@@ -235,6 +235,42 @@ def test_lanes_that_hold_something_are_not_given_another(store: Backend) -> None
         assert kept is not None and store.job(kept.job_id).status is Status.RUNNING
 
 
+def test_what_was_taken_back_unstarted_goes_ahead_again_under_its_next_number(store: Backend) -> None:
+    ids = enqueue(store, 5)
+    sheaf = Sheaf(store)
+    sheaf.call()
+    store.recover(departure(sheaf.worker, bar=False, started={}, lanes=(1, 3)))
+    other = Sheaf(store, worker(slot=7))
+    first = other.call()
+    assert [(held.job_id, held.claim) for held in other.held if held is not None] == [(ids[1], 2), (ids[3], 2)]
+    again = other.repeat(other.nothing)
+    assert [answer.claim and (answer.claim.job_id, answer.claim.claim) for answer in again] == [
+        answer.claim and (answer.claim.job_id, answer.claim.claim) for answer in first
+    ]
+    assert [answer.settled for answer in sheaf.call(None)] == [True, False, True, False, True]
+    other.call()
+    assert states(store, ids) == [Status.COMPLETED] * 5
+    assert [store.job(job_id).retry_count for job_id in ids] == [0] * 5
+    assert store.queues()[0].running == 0
+
+
+def test_the_word_that_a_job_taken_back_never_started_is_late_and_its_lane_is_free(store: Backend) -> None:
+    ids = enqueue(store, 8)
+    sheaf = Sheaf(store)
+    sheaf.call(ahead=2)
+    store.recover(departure(sheaf.worker, bar=False, started={}, lanes=(2,)))
+    words: list[Settlement | None] = [
+        held and settlement(held, Outcome.RETURNED if number else Outcome.COMPLETED, started_at=None if number else 1.0)
+        for number, held in enumerate(sheaf.held)
+    ]
+    answers = sheaf.say(words)
+    assert [answer.settled for answer in answers] == [True, True, False, None, None]
+    while any(sheaf.jobs):
+        sheaf.call()
+    assert states(store, ids) == [Status.COMPLETED] * 8
+    assert {store.job(job_id).claim for job_id in ids[1:3]} == {2}
+
+
 # ---------------------------------------------------------------- numbers, bars, departures
 
 

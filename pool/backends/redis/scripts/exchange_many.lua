@@ -3,13 +3,14 @@
 -- ARGV 1 generation of the worker  2 request  3 want: "" none, "*" or "="  4 names of queues between unit separators
 --      5 bell:<class>  6 claims ahead at most  7 how many jobs of the queue to leave
 --      8 words: (>Hc16Ic8I lane from 0, job id, claim, started_at, length of frames; frames)*, each of a plain completion
+--      or, with 32768 above the lane, of a job handed back before its start: here only if it comes too late
 --      9 "mark/<slot.generation>", unit separator, mark of the process
 --      10 "bar/<slot>"  11 "beat"  12 on: entries of the lanes in the pool's hash, the lead first; then, in the same order,
 --      the lanes as a state has them (>H length, text)
 -- Returns {verdict, ...}: 0 fine: a digit per lane (settled: 0 none, 1 yes, 2 lost; 4 more with a claim), seconds and
---      microseconds, ids, records, all in the order of the lanes: claim 1 of now; 1 refused: the last request; 2 barred; 3
---      nothing was done, the lanes have to call exchange one by one: then 1 if jobs were not plain, which is likely to go
---      on; 4 as 0, but of a number that was asked before: then their states too.
+--      microseconds, ids, records, all in the order of the lanes, then their states, unless each is a first claim of now
+--      ("" for one that is); 1 refused: the last request; 2 barred; 3 nothing was done, the lanes have to call exchange
+--      one by one: then 1 if jobs were not plain, which is likely to go on; 4 as 0, but of a number that was asked before.
 -- Few texts are made here and most of them by joining pieces, for that is what takes the time (exchange.lua); tables are
 -- made in their full size (`room`), for growing them is the next. Layouts are those of parts/records.lua.
 local call, pcall_redis = redis.call, redis.pcall
@@ -21,6 +22,7 @@ local LANES = (#ARGV - 11) / 2
 local FIELD, PLACE = 11, LANES + 11 -- those of lane n stand behind these in ARGV
 local NOT_NOW, NOT_PLAIN = {3, 0}, {3, 1}
 local ENTRY, STATE_HEAD = '>dBIdI', '>BBIHHHHd'
+local HANDED_BACK = 32768
 local clock = call('TIME') -- read once: it moves inside a step on older servers
 local NOW = tonumber(clock[1]) + tonumber(clock[2]) / 1000000
 local request = tonumber(ARGV[2])
@@ -84,26 +86,37 @@ for n = 1, LANES do
   held[n] = entry
 end
 
+-- Whether a word about a job that is not in its lane's entry comes too late. Not if the claim may have been lost in a
+-- failover (exchange.lua, `adopted`).
+local function is_late(id, claim, n)
+  local state = call('HGET', STATE, id)
+  if not state or #state < 56 or is_held(state, claim, n) then return false end
+  local status, _, its_claim = read(STATE_HEAD, state)
+  return status ~= 119 or its_claim >= claim
+end
+
 -- Of the k-th word: its lane, claim, start, frames. The jobs: those that are done, then those that are handed out.
 local lane_of, claim_of, start_of, frames_of, jobs = room(), room(), room(), {}, {unpack(ARGV)}
-local done, words, at, size = 0, ARGV[8], 1, 0
+local done, words, at, size, late = 0, ARGV[8], 1, 0, {}
 while at <= #words do
-  local lane
-  done = done + 1
-  lane, jobs[done], claim_of[done], start_of[done], size, at = read('>Hc16Ic8I', words, at)
-  lane = lane + 1
-  lane_of[done] = lane
-  if size > 0 then
-    frames_of[done] = sub(words, at, at + size - 1)
-    at = at + size
+  local k, lane = done + 1, 0
+  lane, jobs[k], claim_of[k], start_of[k], size, at = read('>Hc16Ic8I', words, at)
+  local is_completed = lane < HANDED_BACK
+  lane = lane % HANDED_BACK + 1
+  if is_completed and held[lane] == jobs[k] then
+    lane_of[k], held[lane], done = lane, false, k
+    if size > 0 then frames_of[k] = sub(words, at, at + size - 1) end
+  elseif not held[lane] and is_late(jobs[k], claim_of[k], lane) then
+    late[#late + 1] = lane
+  else
+    return NOT_NOW
   end
-  if held[lane] ~= jobs[done] then return NOT_NOW end
-  held[lane] = false
+  at = at + size
 end
 
 -- ---------------------------------------------------------------- look first: the next jobs, all of one queue
 
-local queue, pending, found, stride, below, behind, behind_rank
+local queue, emptied, pending, found, stride, below, behind, behind_rank
 local free, spare = room(), 0 -- lanes that may be given something ahead
 if WANT ~= '' then
   if held[1] then return NOT_NOW end -- the lead makes sure of an old claim
@@ -140,7 +153,7 @@ if WANT ~= '' then
     if queue and not heads[2] then
       pending = ROOT .. 'pending:' .. queue
       found = call('ZRANGE', pending, '0', most)
-      if not found[1] then return NOT_NOW end
+      if not found[1] then queue, emptied, found = nil, queue, nil end -- whoever took its last job has left the head
     elseif queue then
       local bounds = call('ZRANGE', HEADS, '1', '2', 'WITHSCORES')
       stride, pending = 2, ROOT .. 'pending:' .. queue
@@ -199,13 +212,23 @@ local function is_plain(raw)
   return true
 end
 
+-- Whether the state of a waiting job is plain: claimed before, but neither delayed nor marked, and with nothing to show.
+local function is_plain_again(state)
+  if #state < 56 then return false end
+  local status, flags, _, _, _, _, _, due = read(STATE_HEAD, state)
+  local queue_at = 57 + read('>H', state, 55)
+  if status ~= 119 or flags ~= 0 or due ~= 0 or #state < queue_at + 1 then return false end
+  return queue_at + 1 + read('>H', state, queue_at) == #state
+end
+
 for k = 1, count do jobs[done + k] = ids[k] end
 local taken, records = 0, nil
 local states = done + count > 0 and call('HMGET', STATE, unpack(jobs, 1, done + count))
 if count > 0 then
   records = call('HMGET', JOBS, unpack(ids, 1, count))
   for k = 1, count do
-    if states[done + k] or not is_plain(records[k]) then break end
+    local state = states[done + k]
+    if state and not is_plain_again(state) or not is_plain(records[k]) then break end
     local is_at_most_once = string.byte(records[k], 19) == 0 and string.byte(records[k], 20) == 0
     if is_at_most_once and k > 1 then break end
     taken = k
@@ -260,6 +283,7 @@ local is_new_pool = pool and not call('ZSCORE', POOLS, pool)
 
 call('ZREM', HEADS, '') -- never refused, so nothing after it is: a full store can always be worked off
 for _, run in ipairs(runs) do call('RPUSH', ROOT .. 'completed:' .. run[1], unpack(jobs, run[2], run[3])) end
+if emptied then call('ZREM', HEADS, emptied) end
 if taken > 0 then freed[queue] = (freed[queue] or 0) - taken end
 for name, fewer in pairs(freed) do -- running jobs are only counted; mostly as many go as come
   local field, more = 'r:' .. name, string.format('%d', -fewer)
@@ -271,17 +295,27 @@ if done > 0 then
 end
 
 -- Entries: request, settled, claim, no lease, the beat at the time of the claim, id.
-local sign, digits = tonumber(kept[2] or 0) or 0, room()
-local without_word, with_word = struct.pack(ENTRY, request, 0, 1, 0, sign), struct.pack(ENTRY, request, 1, 1, 0, sign)
+local sign, digits, again = tonumber(kept[2] or 0) or 0, room(), nil
 local entries, last_entry = {unpack(ARGV)}, 0
 for n = 1, LANES do digits[n] = 48 end
 for k = 1, done do digits[lane_of[k]] = 49 end
+for _, n in ipairs(late) do digits[n] = 50 end
 if taken > 0 then
+  local first = {} -- by digit: the entry of a lane with a first claim, up to the id
+  for digit = 48, 50 do first[digit] = struct.pack(ENTRY, request, digit - 48, 1, 0, sign) end
   local head = 'r\0\0\0\0\1' .. NONE .. NONE .. now .. NONE .. NONE .. now -- of a first claim, up to its place
   for k = 1, taken do
-    local n, id = k == 1 and 1 or free[k - 1], ids[k]
-    writes[2 * (done + k) - 1], writes[2 * (done + k)] = id, head .. places[n]
-    entries[last_entry + 1], entries[last_entry + 2] = ARGV[FIELD + n], (digits[n] == 49 and with_word or without_word) .. id
+    local n, id, before = k == 1 and 1 or free[k - 1], ids[k], states[done + k]
+    local state, entry = head, first[digits[n]]
+    if before then -- one claim more, counts and earlier times as they were
+      local claim = read('>I', before, 3) + 1
+      state = 'r\0' .. struct.pack('>I', claim) .. sub(before, 7, 14) .. NONE .. now .. sub(before, 31, 46) .. now
+      entry = struct.pack(ENTRY, request, digits[n] - 48, claim, 0, sign)
+      again = again or {}
+      again[k] = state .. places[n]
+    end
+    writes[2 * (done + k) - 1], writes[2 * (done + k)] = id, state .. places[n]
+    entries[last_entry + 1], entries[last_entry + 2] = ARGV[FIELD + n], entry .. id
     last_entry = last_entry + 2
     digits[n] = digits[n] + 4
   end
@@ -300,7 +334,7 @@ if done + taken > 0 then call('HSET', STATE, unpack(writes, 1, 2 * (done + taken
 
 for n = 1, LANES do
   local entry
-  if digits[n] == 49 or n == 1 and digits[n] == 48 and not held[1] then
+  if digits[n] == 49 or digits[n] == 50 or n == 1 and digits[n] == 48 and not held[1] then
     entry = struct.pack(ENTRY, request, digits[n] - 48, 0, 0, sign)
   elseif n == 1 and digits[n] == 48 then
     entry = struct.pack('>dBc0', request, 0, sub(lead, 10))
@@ -317,4 +351,7 @@ end
 call('HSET', POOL, unpack(entries, 1, last_entry))
 if is_new_pool then call('ZADD', POOLS, NOW, pool) end
 for k = taken + 1, count do ids[k], records[k] = nil, nil end
-return {0, string.char(unpack(digits, 1, LANES)), clock[1], clock[2], ids or {}, records or {}}
+if again then
+  for k = 1, taken do again[k] = again[k] or '' end
+end
+return {0, string.char(unpack(digits, 1, LANES)), clock[1], clock[2], ids or {}, records or {}, again}

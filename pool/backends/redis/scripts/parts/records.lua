@@ -57,9 +57,11 @@ local function write_frames(found)
   return table.concat(parts)
 end
 
+local CLEARS = 'e\0\0\0\0x\0\0\0\0' -- the frames of no error
+
 -- `tail` with the frames of `changes` (raw frames) in place of its own.
 local function merge_frames(tail, changes)
-  if changes == '' then return tail end
+  if changes == '' or tail == '' and changes == CLEARS then return tail end
   if tail == '' then return changes end
   local merged = read_frames(tail)
   for tag, value in pairs(read_frames(changes)) do merged[tag] = value end
