@@ -13,9 +13,16 @@ local POOL = KEYS[15]
 local POOL_TEXT = string.sub(POOL, #ROOT + 6)
 local MODE, WHO, SEEN, REASON = ARGV[1], ARGV[2], ARGV[3], ARGV[5]
 local BOARD_LOST = ARGV[6] == '1'
-local entries = call('HGETALL', POOL)
-local fields, lanes = {}, {}
-for at = 1, #entries, 2 do fields[entries[at]] = entries[at + 1] end
+local fields = {}
+if MODE == 'worker' and ARGV[9] ~= '' and ARGV[4] ~= '1' then -- some lanes of one that lives on: the others are many
+  local names = {}
+  for number in string.gmatch(ARGV[9], ' (%d+)[ =]') do names[#names + 1] = WHO .. '/' .. number end
+  local found = names[1] and call('HMGET', POOL, unpack(names)) or {}
+  for n, entry in ipairs(found) do fields[names[n]] = entry or nil end
+else
+  local entries = call('HGETALL', POOL)
+  for at = 1, #entries, 2 do fields[entries[at]] = entries[at + 1] end
+end
 
 local function has_moved_on()
   if SEEN == '' then return false end
