@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pool.board.board import Board
 from pool.board.record import Record, Role, State
 from pool.descriptors import readable
-from pool.identity import LaneId, PoolId, WorkerId
+from pool.identity import PoolId, WorkerId
 
 WORKING_ROLES = (Role.WORKER, Role.WEB)
 GONE, NOT_TO_BE_HAD = -1, -2
@@ -84,12 +84,9 @@ class Crew:
         tenant = record.tenant.read()
         return WorkerId(self.pool, tenant.slot, tenant.generation)
 
-    def record_of(self, lane: LaneId) -> Record | None:
-        """The record of the process that a lane of our pool belongs to, if it is still on the board."""
-        for record in self.workers():
-            if self.worker_id(record) == lane.worker:
-                return record
-        return None
+    def by_worker(self) -> dict[WorkerId, Record]:
+        """The same by whose they are."""
+        return {self.worker_id(record): record for record in self.workers()}
 
     def wake(self, record: Record) -> None:
         """Make the process look at its orders; nothing when it has ended."""
