@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections.abc import Callable
 from typing import Any
 
 from pool.backends.contract import Backend, QueueState
@@ -18,10 +19,14 @@ WARN_AGAIN_AFTER_S = 60.0
 
 
 class BulletinWriter:
-    """Reads the store about once a second and posts queues, totals and health; posts health alone when it is away."""
+    """Reads the store about once a second and posts queues, totals and health; posts health alone when it is away.
 
-    def __init__(self, board: Board, backend: Backend, config: Config) -> None:
-        self._board, self._backend = board, backend
+    `attend` is called between its calls to the store, each of which may take long."""
+
+    def __init__(
+        self, board: Board, backend: Backend, config: Config, attend: Callable[[], None] = lambda: None
+    ) -> None:
+        self._board, self._backend, self._attend = board, backend, attend
         self._configured = {queue.name for queue in config.queues}
         self._served = served_queues(config)
         self._reserved = {entry.queue for entry in config.types} | set(OWN_QUEUES)
@@ -37,7 +42,9 @@ class BulletinWriter:
         `trouble`: what keeps other chores from their work (a replica answers reads, and takes no settlement)."""
         try:
             latency_s = self._backend.ping()
+            self._attend()
             self._last = self._read()
+            self._attend()
             self._look_for_warnings()
         except BackendUnavailable as error:
             self._publish(ok=False, error=str(error), latency_s=None)
@@ -53,7 +60,9 @@ class BulletinWriter:
         states = {state.name: state for state in self._backend.queues()}
         for name in self._configured - states.keys():
             states[name] = QueueState(name=name)
+        self._attend()
         totals = self._backend.statistics()
+        self._attend()
         queues = [{**dataclasses.asdict(states[name]), "served": self._serves(name)} for name in sorted(states)]
         self._history.note(wall_now(), totals, states.values())
         counts = ("enqueued", "completed", "failed", "retried", "cancelled", "worker_deaths")

@@ -76,7 +76,7 @@ class Keeper:
         self.renewal = Chore("renew leases", beat_every, self.renew)
         self.burial = Chore("settle departures", 1.0, self.settle_departures)
         timetable = Timetable(config, backend, self.facts.known_types)
-        self.bulletin = BulletinWriter(seat.board, backend, config)
+        self.bulletin = BulletinWriter(seat.board, backend, config, self.sheaves.attend)
         self.promotion = Chore("promote due jobs", 1.0, self.promote)
         self.posting = Chore("post the bulletin", 1.0, self.post_bulletin)
         self.chores = [
@@ -124,6 +124,7 @@ class Keeper:
         self._watch_the_parent()
         now = monotonic_now()
         for chore in [chore for chore in (self.burial, *self.chores) if chore.is_due(now)]:
+            self.sheaves.attend()
             self._if_due(self.renewal)
             self._if_due(chore)
             self._show_life(State.BUSY)
@@ -165,11 +166,10 @@ class Keeper:
 
     def _rest(self, seconds: float) -> list[int]:
         """What became readable, if anything. Whoever claims ahead is looked after meanwhile."""
-        self.sheaves.notice_wishes(monotonic_now())
         ears = self._ears()
         end = monotonic_now() + seconds
         while True:
-            self.sheaves.look()
+            self.sheaves.attend()
             left = max(0.0, end - monotonic_now())
             ready = readable(ears, min(left, self.sheaves.pause()))
             if ready or monotonic_now() >= end:

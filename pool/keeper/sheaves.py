@@ -22,7 +22,7 @@ from pool.keeper.departures import finished_jobs
 from pool.logs import log
 
 LOOK_EVERY_S = 0.005
-STOP_LOOKING_AFTER_S = 2.0
+STOP_LOOKING_AFTER_S = 0.3
 CAUSE = Cause(reason=Reason.INTERRUPTED, text="claimed ahead, and the job before it took long")
 
 
@@ -41,7 +41,7 @@ class Sheaves:
     _told: dict[tuple[int, int], set[tuple[bytes, int]]] = field(default_factory=dict)  # (record, pid) -> claims
 
     def notice_wishes(self, now: float) -> None:
-        """Once a turn: begin to look, or leave off when nobody has wished it for a while."""
+        """Begin to look, or leave off when nobody has wished it for a while."""
         turns = sum(record.sheaf.turn for record in self.crew.workers())
         if turns == self._turns and not self.is_watching:
             return
@@ -56,11 +56,12 @@ class Sheaves:
         """How long the keeper may sleep before the next look (seconds)."""
         return LOOK_EVERY_S if self.is_watching else float("inf")
 
-    def look(self) -> None:
+    def attend(self) -> None:
         """Settle whatever waits too long, and say that we have looked."""
+        now = monotonic_now()
+        self.notice_wishes(now)
         if not self.is_watching:
             return
-        now = monotonic_now()
         for record in list(self.crew.workers()):
             if _is_overdue(record, now):
                 self._settle(record)

@@ -46,8 +46,7 @@ class Scene:
         self.record.sheaf.write(monotonic_now() - seconds_ago, 3, 1)
 
     def look(self) -> None:
-        self.sheaves.notice_wishes(monotonic_now())
-        self.sheaves.look()
+        self.sheaves.attend()
 
     def states(self) -> list[Status]:
         return [self.store.job(claim.job_id).status for claim in self.claims]
