@@ -9,7 +9,9 @@ LONG_SHARE = 0.06  # a process that lost its processor for a moment makes a shor
 LONGEST_WAIT_S = 0.005
 LONG_S = 1.0
 KNOWN_AFTER = 16
-BUSY_AFTER_CALLS = 4  # a lone short job now and then is no reason to wake the keeper
+BUSY_AFTER_CALLS = 3  # a lone short job now and then is no reason to wake the keeper
+FIRST_AHEAD, GROWTH = 3, 8
+WATCHED_WITHIN_S, WATCHED_WITHIN_CALLS, WATCHED_WITHIN_AT_MOST_S = 0.05, 4, 1.0
 RECENT = 32
 MANY_TYPES = 1000
 
@@ -46,6 +48,17 @@ class Pace:
         self._fruitful_calls = 0
         self.ahead = 0
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether there is so much to do that the keeper may be woken for it."""
+        return self._fruitful_calls >= BUSY_AFTER_CALLS
+
+    def is_watched(self, unseen_s: float) -> bool:
+        """Whether a keeper that last looked so long ago will look again soon: where calls take long, so do those that it
+        makes between two looks."""
+        within_s = max(WATCHED_WITHIN_S, WATCHED_WITHIN_CALLS * self._call_s)
+        return unseen_s < min(within_s, WATCHED_WITHIN_AT_MOST_S)
+
     def rest(self) -> None:
         """Nothing is left to do: begin anew with the next job."""
         self.ahead = self._fruitful_calls = 0
@@ -68,11 +81,11 @@ class Pace:
         self._fruitful_calls = self._fruitful_calls + 1 if handed else 0
         mean_s = max(map(self._expected_s, handed), default=LONG_S)
         if len(handed) <= asked:  # fewer than asked for: the line is short, or others are in want
-            self.ahead = asked // 2
+            self.ahead = asked // GROWTH
         elif mean_s >= self._call_s:
             self.ahead = 0
-        elif self._fruitful_calls >= BUSY_AFTER_CALLS and asked == self.ahead:
-            self.ahead = min(self._most, 2 * self.ahead + 1, int(LONGEST_WAIT_S / max(mean_s, 1e-6)))
+        elif asked == self.ahead:
+            self.ahead = min(self._most, GROWTH * self.ahead + FIRST_AHEAD, int(LONGEST_WAIT_S / max(mean_s, 1e-6)))
 
     def _expected_s(self, job_type: str) -> float:
         times = self._types.get(job_type)

@@ -20,7 +20,6 @@ from pool.worker.desk import GaveUp
 from pool.worker.lane import Lane
 from pool.worker.pace import Pace
 
-WATCHED_WITHIN_S = 0.05
 COUNT_AGAIN_AFTER_S = 1.0
 
 
@@ -153,13 +152,14 @@ class Sheaf:
         self._pace = Pace(most=0)
 
     def _ahead(self) -> int:
-        """How many to ask for: none unless the keeper watches, who is asked to."""
+        """How many to ask for: none unless the keeper watches, who is asked to when there is much to do."""
         ahead = self._pace.ahead
         if not ahead:
             return 0
-        if self._say(0.0, len(self.lanes), 1):
+        is_watched = self._pace.is_watched(monotonic_now() - self._board.watch.read().looked_at)
+        if (is_watched or self._pace.is_busy) and self._say(0.0, len(self.lanes), 1) and not is_watched:
             self._wake_keeper()
-        return ahead if monotonic_now() - self._board.watch.read().looked_at < WATCHED_WITHIN_S else 0
+        return ahead if is_watched else 0
 
     def _open(self) -> None:
         """From here on the keeper may take back what waits."""

@@ -2,11 +2,11 @@
 
 import pytest
 
-from pool.worker.pace import BUSY_AFTER_CALLS, KNOWN_AFTER, Pace
+from pool.worker.pace import BUSY_AFTER_CALLS, GROWTH, KNOWN_AFTER, Pace
 
 CALL_S = 0.0002
 SHORT, LONG = 0.00002, 0.05
-MANY = 9
+MANY = 31
 
 
 def warm(pace: Pace, job_type: str = "short", run_s: float = SHORT, jobs: int = KNOWN_AFTER) -> Pace:
@@ -58,13 +58,14 @@ def test_a_short_line_makes_it_fall() -> None:
     pace = warm(Pace(MANY), jobs=KNOWN_AFTER + 1)
     assert grow(pace) == MANY
     pace.called(CALL_S, ["short"], MANY)
-    assert pace.ahead == MANY // 2
+    assert pace.ahead == MANY // GROWTH
 
 
 def test_a_call_that_asked_for_none_ahead_says_nothing_of_the_line() -> None:
     """Nobody watches, as in the first moments and on a crowded machine: it goes on where it was."""
     pace = warm(Pace(MANY), jobs=KNOWN_AFTER + 1)
-    before = grow(pace, calls=2)
+    before = grow(pace, calls=1)
+    assert 0 < before < MANY
     pace.called(CALL_S, ["short"], 0)
     assert pace.ahead == before
     assert grow(pace) == MANY
@@ -74,17 +75,40 @@ def test_it_begins_anew_after_a_rest() -> None:
     pace = warm(Pace(MANY), jobs=KNOWN_AFTER + 1)
     assert grow(pace) == MANY
     pace.rest()
-    assert grow(pace, calls=BUSY_AFTER_CALLS - 1) == 0
+    assert pace.ahead == 0
+    assert 0 < grow(pace, calls=1) < MANY
 
 
-def test_a_lone_short_job_now_and_then_asks_for_nothing() -> None:
+def test_a_lone_short_job_now_and_then_wakes_nobody() -> None:
     pace = Pace(MANY)
     for _ in range(100):
         pace.called(CALL_S, ["short"], 0)
         pace.ran("short", SHORT)
-        assert pace.ahead == 0
+        assert not pace.is_busy
         pace.called(CALL_S, [], 0)
         pace.rest()
+
+
+def test_a_few_calls_that_brought_something_are_worth_a_keeper() -> None:
+    pace = Pace(MANY)
+    busy = []
+    for _ in range(BUSY_AFTER_CALLS):
+        busy.append(pace.is_busy)
+        pace.called(CALL_S, ["short"], 0)
+    assert not any(busy)
+    assert pace.is_busy
+
+
+def test_a_keeper_may_be_as_late_as_calls_are_slow() -> None:
+    pace = warm(Pace(MANY))
+    assert pace.is_watched(0.04)
+    assert not pace.is_watched(0.06)
+    for _ in range(100):
+        pace.called(0.1, ["short"], 0)
+    assert pace.is_watched(0.3)
+    assert not pace.is_watched(0.5)
+    pace.called(60.0, ["short"], 0)  # the store was away
+    assert not pace.is_watched(1.1)
 
 
 def test_an_outlier_is_forgiven_and_two_are_not() -> None:
