@@ -18,8 +18,10 @@ from pool.identity import LaneId, process_mark
 from pool.jobs.job import Claim
 from pool.jobs.lifecycle import Status
 from pool.keeper.beat import Heartbeat
+from pool.keeper.bulletin import BulletinWriter
 from pool.keeper.crew import Crew
 from pool.keeper.sheaves import Sheaves
+from pool.settings import Config
 from tests.helpers.builders import Hand, put, some_pool
 from tests.helpers.stores import in_child
 from tests.helpers.until import until
@@ -132,6 +134,13 @@ def test_what_has_been_taken_back_is_in_no_beat(scene: Scene) -> None:
     crew = scene.sheaves.crew
     heart = Heartbeat(scene.store, crew, crew.worker_id(scene.record).pool, process_mark(), 60.0, dict)
     heart.renew()
+    assert scene.states() == [Status.COMPLETED, Status.RUNNING, Status.PENDING]
+
+
+def test_nobody_waits_for_a_bulletin(scene: Scene) -> None:
+    """Its calls to the store may take long: the keeper looks between them."""
+    sheaves = scene.sheaves
+    BulletinWriter(sheaves.board, scene.store, Config(), sheaves.attend).post()
     assert scene.states() == [Status.COMPLETED, Status.RUNNING, Status.PENDING]
 
 
