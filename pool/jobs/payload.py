@@ -7,13 +7,15 @@ import inspect
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pool.errors import InvalidJob, InvalidPayload
+from pool.jobs.plain import Read, described, is_told, reader_of
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
 
+T = TypeVar("T")
 Kind = inspect.Parameter
 Schema = dict[str, Any]
 
@@ -37,15 +39,14 @@ class Signature:
 
     def arguments(self, payload: str) -> dict[str, Any]:
         """Keyword arguments for the function from JSON text; InvalidPayload names the fields that do not fit."""
-        model = self._validated(self._read_json, payload)
-        fields, names = model.__dict__, self._names
-        given = {names[key]: fields[key] for key in model.__pydantic_fields_set__ if key in names}
-        return {**given, **model.__pydantic_extra__} if model.__pydantic_extra__ else given
+        fields, rest, given = self._validated(self._read_json, payload)
+        names = self._names
+        arguments = {names[key]: fields[key] for key in given if key in names}
+        return {**arguments, **rest} if rest else arguments
 
     def with_defaults(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments, and the function's own defaults where none was given."""
-        defaults = {name: p.default for name, p in self.parameters.items() if p.default is not Kind.empty}
-        return {**defaults, **arguments}
+        return {**self._defaults, **arguments}
 
     def build(self) -> None:
         """Make now what reads the first payload: two milliseconds that no job shall wait for. InvalidJob as when declared."""
@@ -53,7 +54,8 @@ class Signature:
 
     def schema(self) -> Schema:
         """JSON Schema (2020-12) of the payload."""
-        return self._model.model_json_schema()
+        plain = described(self._hints(), self._defaults, takes_rest=self._takes_rest)
+        return self._model.model_json_schema() if plain is None else plain | {"title": self.type_name}
 
     @cached_property
     def _model(self) -> "type[BaseModel]":
@@ -76,23 +78,42 @@ class Signature:
             ) from None
 
     @cached_property
-    def _read_json(self) -> "Callable[[str], BaseModel]":
-        """`model_validate_json` without the arguments that nobody gives here: it is called for each job."""
-        return self._model.__pydantic_validator__.validate_json
+    def _read_json(self) -> Callable[[str], Read]:
+        """It is called for each job."""
+        return reader_of(self._hints(), self._defaults.keys(), takes_rest=self._takes_rest) or self._reader_by_model()
+
+    def _reader_by_model(self) -> Callable[[str], Read]:
+        validate_json = self._model.__pydantic_validator__.validate_json
+
+        def read(payload: str) -> Read:
+            model = validate_json(payload)
+            return model.__dict__, model.__pydantic_extra__, model.__pydantic_fields_set__
+
+        return read
+
+    @cached_property
+    def _named(self) -> dict[str, inspect.Parameter]:
+        """The parameters but for a last one that takes the rest."""
+        return {name: p for name, p in self.parameters.items() if not _is_rest(p)}
+
+    @cached_property
+    def _defaults(self) -> dict[str, Any]:
+        return {name: p.default for name, p in self._named.items() if p.default is not Kind.empty}
 
     @cached_property
     def _names(self) -> dict[str, str]:
         """Field of the model → name of the parameter."""
-        return {key: field.alias or key for key, field in self._model.model_fields.items()}
+        return {f"p{number}": name for number, name in enumerate(self._named)}
 
     def _fields(self) -> dict[str, Any]:
-        hints = self._hints()
-        named = [(name, p) for name, p in self.parameters.items() if not _is_rest(p)]
-        return {f"p{i}": _field(hints.get(name, Any), name, p) for i, (name, p) in enumerate(named)}
+        hints, parameters = self._hints(), self._named
+        return {field: _field(hints[name], name, parameters[name]) for field, name in self._names.items()}
 
     def _hints(self) -> dict[str, Any]:
+        """What each parameter is annotated with; Any: nothing."""
         try:
-            return typing.get_type_hints(self.function, include_extras=True)
+            hints = typing.get_type_hints(self.function, include_extras=True)
+            return {name: hints.get(name, Any) for name in self._named}
         except NameError as error:
             raise InvalidJob(
                 f"job {self.type_name!r}: an annotation cannot be resolved ({error}); import it where the job is defined"
@@ -112,7 +133,7 @@ class Signature:
             self._refuse(dict.fromkeys(sorted(twice), "given twice"))
         return {**by_position, **kwargs}
 
-    def _validated(self, validate: "Callable[..., BaseModel]", value: Any) -> "BaseModel":
+    def _validated(self, validate: Callable[..., T], value: Any) -> T:
         try:
             return validate(value)
         except ValueError as error:  # pydantic's is one; to import it before a call would cost each job a microsecond
@@ -165,7 +186,7 @@ def _field(hint: Any, name: str, parameter: inspect.Parameter) -> Any:
     kind = JsonValue if hint is Any else hint
     if parameter.default is Kind.empty:
         return kind, Field(alias=name, title=name)
-    if isinstance(parameter.default, str | int | float | None):
+    if is_told(parameter.default):
         return kind, Field(default=parameter.default, alias=name, title=name)
     return kind, Field(default_factory=lambda: None, alias=name, title=name)
 
