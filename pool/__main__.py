@@ -33,11 +33,10 @@ def _run(words: list[str]) -> int:
 
 
 def _say_version() -> int:
-    from importlib.metadata import version
-
     from pool.cli.output import say
+    from pool.version import VERSION
 
-    say(f"jobpool {version('jobpool')}")
+    say(f"jobpool {VERSION}")
     return 0
 
 

@@ -21,6 +21,7 @@ from pool.cli import control
 from pool.clock import wall_now
 from pool.config import Loaded, runtime_dir, socket_path
 from pool.errors import JobpoolError
+from pool.version import VERSION
 
 UNIT_FOLDERS = (
     "/etc/systemd/system",
@@ -79,11 +80,9 @@ class Facts:
 
 def gather(loaded: Loaded, unit: str) -> Facts:
     """Look at everything once."""
-    from pool.supervisor.report import own_version
-
     return Facts(
         loaded=loaded,
-        own_version=own_version(),
+        own_version=VERSION,
         uid=os.geteuid(),
         is_clock_synchronised=_is_clock_synchronised(),
         memory_bytes=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),

@@ -1,7 +1,6 @@
 """What a pool says of itself in its beat, for people on other hosts and for clients that enqueue by name."""
 
 import json
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +8,7 @@ from pool import config as configuration
 from pool.board.board import Board
 from pool.board.record import Role, State
 from pool.settings import Config
+from pool.version import VERSION
 
 TYPES_FILE = "types.json"
 TOLD_OF_A_GROUP = {"count", "queues", "min_priority", "max_priority"}
@@ -28,7 +28,7 @@ class Facts:
         self._types_mtime_ns = 0
         groups = [("workers", config.workers), *((group.name, group) for group in config.groups)]
         self._fixed = {
-            "version": version("jobpool"),
+            "version": VERSION,
             "groups": {name: group.model_dump(include=TOLD_OF_A_GROUP) for name, group in groups},
             "schedule": [entry.name for entry in config.schedule],
         }

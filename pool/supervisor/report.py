@@ -4,8 +4,6 @@ import json
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from pool.board.board import Board
@@ -16,6 +14,7 @@ from pool.seat import ChildSpec
 from pool.supervisor.children import Child, Group, LastExit, Slot, Stage
 from pool.supervisor.control import Controlled
 from pool.supervisor.memory import memory_document
+from pool.version import VERSION
 
 Document = dict[str, Any]
 NEWS_IS_STALE_S = 15.0  # the keeper posts every second, and is replaced before this
@@ -84,7 +83,7 @@ def _pool(pool: Controlled, now: Moment) -> Document:
         "host": plan.pool.host,
         "incarnation": plan.pool.incarnation,
         "pid": os.getpid(),
-        "version": own_version(),
+        "version": VERSION,
         "state": pool.state(),
         "since": as_rfc3339(pool.state_since),
         "started_at": as_rfc3339(pool.started_wall),
@@ -95,15 +94,6 @@ def _pool(pool: Controlled, now: Moment) -> Document:
         "problems": pool.problems(),
         "notices": plan.notices,
     }
-
-
-@cache
-def own_version() -> str:
-    """The installed version of jobpool."""
-    try:
-        return version("jobpool")
-    except PackageNotFoundError:
-        return "unknown"
 
 
 def _group(pool: Controlled, group: Group) -> Document:

@@ -9,7 +9,6 @@ function from the ASGI scope to a `Caller` or None; pages for strangers with `ap
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
-from importlib.metadata import version
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -21,6 +20,7 @@ from starlette.routing import Match
 from pool.backends.contract import Backend
 from pool.errors import JobpoolError
 from pool.settings import Config
+from pool.version import VERSION
 from pool.web import admin, events, jobs, work
 from pool.web.auth import Door, Tokens
 from pool.web.dashboard.hook import add_dashboard
@@ -40,7 +40,7 @@ def create_app(config: Config, open_store: Callable[[], Backend]) -> FastAPI:
     services = Services(config, StoreDesk(open_store), Tokens(config.tokens), TypeBook(config), asyncio.Event())
     app = FastAPI(
         title="jobpool",
-        version=version("jobpool"),
+        version=VERSION,
         openapi_url=None,
         docs_url=None,
         redoc_url=None,
