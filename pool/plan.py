@@ -10,13 +10,12 @@ import importlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from pool import logs, titles
 from pool.backends import spool
 from pool.board.record import Role
-from pool.config import PREFIX, Loaded, backend_url, runtime_dir, state_dir
+from pool.config import PREFIX, Loaded, runtime_dir, state_dir
 from pool.errors import ConfigError
 from pool.identity import new_pool_id
 from pool.keeper.loop import run_keeper
@@ -24,6 +23,7 @@ from pool.seat import ChildSpec, MemoryRule, Seat
 from pool.settings import Config, GroupSection, WorkerKeys
 from pool.supervisor.planned import Plan, Reread
 from pool.watch import run_watch
+from pool.worker.brief import Brief, results_folder
 from pool.worker.loop import run_worker
 
 DEFAULT_GROUP = "workers"
@@ -67,7 +67,7 @@ def make_plan(loaded: Loaded, *, options: Options | None = None, notices: tuple[
         config_path=str(loaded.path.absolute()) if loaded.path else None,
         count_sources=_count_sources(loaded),
         file_counts=_file_counts(loaded),
-        departures_dir=_departures_dir(config),
+        departures_dir=spool.departures_in(results_folder(config)),  # where the keeper of the next start will look
         notices=(*loaded.warnings, *notices),
     )
 
@@ -79,18 +79,13 @@ def groups_of(config: Config) -> Iterator[tuple[str, WorkerKeys]]:
         yield group.name, group
 
 
-def _departures_dir(config: Config) -> Path:
-    """Where the keeper of the next start will look for them."""
-    store = spool.folder_of(state_dir(config), backend_url(config), config.backend.namespace)
-    return spool.departures_in(store)
-
-
 # ---------------------------------------------------------------- the children
 
 
 def _children(config: Config, options: Options, edition: str) -> Iterator[ChildSpec]:
+    brief = Brief(results_folder(config), edition, options.burst)
     for name, group in groups_of(config):
-        yield _workers(config, name, group, options, edition)
+        yield _workers(config, name, group, brief)
     yield _keeper(config)
     if config.web.enabled:
         yield _web(config)
@@ -98,18 +93,18 @@ def _children(config: Config, options: Options, edition: str) -> Iterator[ChildS
         yield _spec(config, Role.WATCH, "watch", functools.partial(run_watch, config), fingerprint=config.app.path)
 
 
-def _workers(config: Config, name: str, group: WorkerKeys, options: Options, edition: str) -> ChildSpec:
+def _workers(config: Config, name: str, group: WorkerKeys, brief: Brief) -> ChildSpec:
     own_stop = group.stop_timeout if isinstance(group, GroupSection) else None
     return _spec(
         config,
         Role.WORKER,
         name,
-        functools.partial(run_worker, config, name, burst=options.burst, edition=edition),
+        functools.partial(run_worker, config, name, brief),
         fingerprint=_fingerprint(config, WORKER_SECTIONS, group.model_dump(exclude=set(PARENT_KEYS))),
         count=group.count,
         lanes=1 + group.claims_ahead if group.concurrency == 1 else group.concurrency,
         stop_timeout=config.pool.stop_timeout if own_stop is None else own_stop,
-        burst=options.burst,
+        burst=brief.is_burst,
         memory=MemoryRule(
             limit=group.memory_limit,
             kill=group.memory_kill,

@@ -76,7 +76,7 @@ class Births:
         seat = self._premises.seat_for(child.spec, worker, child.record, child.stack_fd)
         inheritance = Inheritance(
             keep=self._premises.descriptors_of(seat),
-            selector=self._premises.selector,
+            parents_own=self._premises.objects_with_descriptors(),
             descriptor_limit=self._premises.childrens_descriptor_limit,
         )
         return Cradle(child.spec, seat, inheritance)

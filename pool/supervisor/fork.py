@@ -2,24 +2,29 @@
 
 Danger: between fork and `spec.run` the child runs with all signals blocked and must touch nothing that belongs to the
 parent, above all its wake-up pipe: a byte written there would be read as a signal of the parent's.
+
+Each page that a child is the first to write becomes its own, and to use an object is to write it: so what is the same for
+all children is made before the fork, and the plainest call is taken where there is a choice.
 """
 
+import _signal  # type: ignore[import-not-found]  # its functions make no enum members: a tenth of what a child copies here
 import contextlib
 import ctypes
 import errno
 import faulthandler
+import functools
+import gc
 import mmap
 import os
 import random
 import resource
-import selectors
 import signal
 import sys
 import traceback
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 from pool.board.record import Role
 from pool.cleaning import clean
@@ -32,15 +37,20 @@ MARK_VARIABLE = "_JOBPOOL_WORKER"
 """Set in every child and inherited by what it executes: tells whose a process is that has left the process group."""
 
 # People send these by name to everything called jobpool; by default each would kill or stop the child.
-_IGNORED = (
-    signal.SIGINT,
-    signal.SIGHUP,
-    signal.SIGUSR1,
-    signal.SIGWINCH,
-    signal.SIGPIPE,
-    signal.SIGTTIN,
-    signal.SIGTTOU,
+_IGNORED = frozenset(
+    int(number)
+    for number in (
+        signal.SIGINT,
+        signal.SIGHUP,
+        signal.SIGUSR1,
+        signal.SIGWINCH,
+        signal.SIGPIPE,
+        signal.SIGTTIN,
+        signal.SIGTTOU,
+    )
 )
+_RESETTABLE = tuple(sorted(map(int, signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})))
+_STACKS = int(signal.SIGUSR2)
 _PARENTS_VARIABLES = ("NOTIFY_SOCKET", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "WATCHDOG_USEC", "WATCHDOG_PID")
 # The kernel takes a worker before the keeper, and any child before the parent.
 _OOM_BIAS = {Role.WORKER: 300, Role.WEB: 200, Role.WATCH: 200, Role.KEEPER: 50}
@@ -48,19 +58,36 @@ _OOM_BIAS = {Role.WORKER: 300, Role.WEB: 200, Role.WATCH: 200, Role.KEEPER: 50}
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _libc = ctypes.CDLL(None, use_errno=True)
-# Taken from the machine only where it is used.
+
+
+class _Stack(ctypes.Structure):
+    """`stack_t` of sigaltstack(2)."""
+
+    _fields_ = (("sp", ctypes.c_void_p), ("flags", ctypes.c_int), ("size", ctypes.c_size_t))
+
+
+# Taken from the machine only where it is used, and by each process for itself.
 _SIGNAL_STACK_BYTES = 1 << 20
-_signal_stack: mmap.mmap | None = None
+_signal_stack = mmap.mmap(-1, _SIGNAL_STACK_BYTES, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+_wide_stack = _Stack(ctypes.addressof(ctypes.c_char.from_buffer(_signal_stack)), 0, _SIGNAL_STACK_BYTES)
+_use_the_wide_stack = functools.partial(_libc.sigaltstack, ctypes.byref(_wide_stack), None)
+_get_sigterm_when_the_parent_dies = functools.partial(_libc.prctl, _PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
+
+
+class Closable(Protocol):
+    """What has a descriptor and an end."""
+
+    def close(self) -> object: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Inheritance:
     """What a child does with what it finds: `keep` these descriptors beyond the standard ones and close all others,
-    first the objects registered with the parent's `selector`; `descriptor_limit` is its soft limit.
+    first the objects that are the `parents_own`; `descriptor_limit` is its soft limit.
     """
 
     keep: Set[int]
-    selector: selectors.BaseSelector
+    parents_own: Sequence[Closable]
     descriptor_limit: int
 
 
@@ -134,6 +161,7 @@ def _live(spec: ChildSpec, seat: Seat, inheritance: Inheritance) -> NoReturn:
 
 
 def _settle_in(seat: Seat, inheritance: Inheritance) -> None:
+    gc.freeze()  # what was there before is not looked at, and so not copied, when this child collects its own
     signal.set_wakeup_fd(-1)
     os.setpgid(0, 0)
     _die_with(seat.parent.pid)
@@ -142,47 +170,31 @@ def _settle_in(seat: Seat, inheritance: Inheritance) -> None:
     _drop_variables(seat)
     _reseed()
     _offer_to_the_oom_killer(seat.role)
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
 
 
 def _die_with(parent_pid: int) -> None:
-    _libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
+    _get_sigterm_when_the_parent_dies()
     if os.getppid() != parent_pid:  # it died before the line above, and no signal will come
         os._exit(0)
 
 
 def _reset_signals(stack_fd: int) -> None:
-    for signum in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
-        wanted = signal.SIG_IGN if signum in _IGNORED else signal.SIG_DFL
+    for number in _RESETTABLE:
         with contextlib.suppress(OSError, ValueError):  # two real-time signals belong to the C library
-            signal.signal(signum, wanted)
-    faulthandler.register(signal.SIGUSR2, file=stack_fd, all_threads=True, chain=False)
-    _widen_the_signal_stack()
-
-
-class _Stack(ctypes.Structure):
-    """`stack_t` of sigaltstack(2)."""
-
-    _fields_ = (("sp", ctypes.c_void_p), ("flags", ctypes.c_int), ("size", ctypes.c_size_t))
-
-
-def _widen_the_signal_stack() -> None:
-    """faulthandler brings a small stack for signals, and Python's own handlers run on it too. With AVX-512 or AMX one
-    frame takes 3 to 11 KB, so that a few signals at once, each interrupting the one before, overflowed it: SIGSEGV.
-    """
-    global _signal_stack
-    _signal_stack = mmap.mmap(-1, _SIGNAL_STACK_BYTES, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    start = ctypes.addressof(ctypes.c_char.from_buffer(_signal_stack))
-    _libc.sigaltstack(ctypes.byref(_Stack(start, 0, _SIGNAL_STACK_BYTES)), None)
+            _signal.signal(number, _signal.SIG_IGN if number in _IGNORED else _signal.SIG_DFL)
+    faulthandler.register(_STACKS, file=stack_fd, all_threads=True, chain=False)
+    # faulthandler brings a small stack for signals, and Python's own handlers run on it too. With AVX-512 or AMX one
+    # frame takes 3 to 11 KB, so that a few signals at once, each interrupting the one before, overflowed it: SIGSEGV.
+    _use_the_wide_stack()
 
 
 def _close_what_is_the_parents(inheritance: Inheritance) -> None:
     # Objects first: one that still believed in its number would later close a stranger's descriptor.
-    for key in list(inheritance.selector.get_map().values()):
-        if not isinstance(key.fileobj, int):
-            key.fileobj.close()  # type: ignore[attr-defined]
-    for entry in list(Path("/proc/self/fd").iterdir()):
-        fd = int(entry.name)
+    for thing in inheritance.parents_own:
+        thing.close()
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208  # each Path would be a page or two
+        fd = int(name)
         if fd > 2 and fd not in inheritance.keep:
             with contextlib.suppress(OSError):
                 os.close(fd)
@@ -192,7 +204,8 @@ def _close_what_is_the_parents(inheritance: Inheritance) -> None:
 
 def _drop_variables(seat: Seat) -> None:
     for name in _PARENTS_VARIABLES:
-        os.environ.pop(name, None)
+        if name in os.environ:
+            del os.environ[name]
     os.environ[MARK_VARIABLE] = str(seat.worker)
 
 
@@ -204,10 +217,13 @@ def _reseed() -> None:
 
 
 def _offer_to_the_oom_killer(role: Role) -> None:
-    with contextlib.suppress(OSError, ValueError), open("/proc/self/oom_score_adj", "r+") as file:
-        score = min(1000, int(file.read()) + _OOM_BIAS.get(role, 0))
-        file.seek(0)
-        file.write(str(score))
+    bias = _OOM_BIAS.get(role, 0)
+    with contextlib.suppress(OSError, ValueError):
+        fd = os.open("/proc/self/oom_score_adj", os.O_RDWR | os.O_CLOEXEC)
+        try:
+            os.pwrite(fd, b"%d" % min(1000, int(os.read(fd, 16)) + bias), 0)
+        finally:
+            os.close(fd)
 
 
 def _run(spec: ChildSpec, seat: Seat) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from pool.board.board import Board
 from pool.clock import boottime_now, monotonic_now, wall_now
 from pool.logs import log
-from pool.supervisor import condition
+from pool.supervisor import condition, heap
 from pool.supervisor.absence import Absence
 from pool.supervisor.children import Children
 from pool.supervisor.control import LastReload, Reply, Resident
@@ -94,10 +94,7 @@ class Supervisor:
         for notice in self.plan.notices:
             log.warning(notice)
         self._scaling.compare_with_memory()
-        # What is here now is shared with every child for good: the collector must not touch, and so copy, its pages.
-        # The garbage among it (less than 1 MB) stays: to look for it would take a tenth of the start.
-        gc.freeze()
-        gc.collect()  # of nothing: it gives back spare objects, which children would do, each in its own copy
+        heap.settle()
         gc.enable()
 
     def _open_ears(self) -> None:

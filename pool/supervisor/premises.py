@@ -3,12 +3,14 @@
 import os
 import resource
 import selectors
+from typing import cast
 
 from pool.board.board import Board
 from pool.board.record import Record, Role
 from pool.board.start_lock import new_lock_file
 from pool.identity import PoolId, ProcessMark, WorkerId, process_mark
 from pool.seat import ChildSpec, Seat
+from pool.supervisor.fork import Closable
 
 MOST_DESCRIPTORS = 16_384
 
@@ -56,6 +58,11 @@ class Premises:
         if seat.role == Role.KEEPER:
             return own | {seat.lock_fd, self.note_read, self.note_write}
         return own | {seat.lock_fd, seat.keeper_fd} if seat.role == Role.WORKER else own
+
+    def objects_with_descriptors(self) -> list[Closable]:
+        """What the selector watches that is more than a number."""
+        watched = (key.fileobj for key in self.selector.get_map().values())
+        return [cast(Closable, thing) for thing in watched if not isinstance(thing, int)]
 
     def wake_keeper(self) -> None:
         """A death note stands on the board; a full pipe wakes as well."""

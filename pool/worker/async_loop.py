@@ -15,6 +15,7 @@ from pool.logs import log
 from pool.seat import Seat
 from pool.settings import Config, WorkerKeys
 from pool.worker.boot import BootFailed
+from pool.worker.brief import Brief
 from pool.worker.context import in_task
 from pool.worker.desk import GaveUp
 from pool.worker.output import Transcript
@@ -82,11 +83,9 @@ class Idlers:
 class AsyncWorker(Worker):
     """One process, many lanes."""
 
-    def __init__(
-        self, config: Config, settings: WorkerKeys, seat: Seat, *, burst: bool = False, edition: str = ""
-    ) -> None:
+    def __init__(self, config: Config, settings: WorkerKeys, seat: Seat, brief: Brief) -> None:
         presence = SharedPresence(seat)
-        super().__init__(config, settings, seat, burst=burst, edition=edition, presence=presence)
+        super().__init__(config, settings, seat, brief, presence)
         self._shared = presence
         self._count = settings.concurrency
         self._task_lanes: list[TaskLane] = []
@@ -149,7 +148,7 @@ class AsyncWorker(Worker):
         found_nothing = False
         try:
             while True:
-                why = self.reason_to_leave() or (Exit.BURST_DONE if self.is_burst and found_nothing else None)
+                why = self.reason_to_leave() or (Exit.BURST_DONE if self.brief.is_burst and found_nothing else None)
                 want = None if why or self.may_not_claim() else self.want
                 claim = await self._next_claim(lane, want)
                 found_nothing = claim is None and want is not None
@@ -157,7 +156,7 @@ class AsyncWorker(Worker):
                     await self._carry_out(lane, claim)
                 elif why:
                     return why
-                elif not self.is_burst:
+                elif not self.brief.is_burst:
                     await self._rest()
         except GaveUp:
             lane.keep_on_disk()

@@ -90,4 +90,4 @@ def _rollup_bytes(metric: MemoryMetric) -> int:
 
 def _share(jobs: int) -> int:
     """Up to a tenth of the jobs."""
-    return random.randint(0, int(jobs * JITTER_SHARE))
+    return random.randint(0, most) if (most := int(jobs * JITTER_SHARE)) else 0

@@ -6,19 +6,17 @@ from pool.seat import Seat
 from pool.settings import Config, WorkerKeys
 from pool.worker.async_loop import AsyncWorker
 from pool.worker.boot import BootFailed, remark_of
+from pool.worker.brief import Brief
 from pool.worker.process import Worker
 
 BAD_CONFIGURATION = 78
 
 
-def run_worker(config: Config, group: str, seat: Seat, *, burst: bool = False, edition: str = "") -> int:
-    """The whole life of a worker child of this group; returns its exit code. `burst`: leave when nothing is pending.
-
-    `edition` is the same for all workers of one reading of the configuration.
-    """
+def run_worker(config: Config, group: str, brief: Brief, seat: Seat) -> int:
+    """The whole life of a worker child of this group; returns its exit code."""
     settings = settings_of(config, group)
     logs.configure(config.log, pool=config.pool.name, who=f"{group}/{seat.worker.slot}", in_parent=False)
-    worker = make_worker(config, settings, seat, burst=burst, edition=edition)
+    worker = make_worker(config, settings, seat, brief)
     try:
         worker.boot()
     except BootFailed as error:
@@ -28,10 +26,10 @@ def run_worker(config: Config, group: str, seat: Seat, *, burst: bool = False, e
     return worker.live()
 
 
-def make_worker(config: Config, settings: WorkerKeys, seat: Seat, *, burst: bool, edition: str) -> Worker:
+def make_worker(config: Config, settings: WorkerKeys, seat: Seat, brief: Brief) -> Worker:
     """One job at a time, or many."""
     kind = Worker if settings.concurrency == 1 else AsyncWorker
-    return kind(config, settings, seat, burst=burst, edition=edition)
+    return kind(config, settings, seat, brief)
 
 
 def settings_of(config: Config, group: str) -> WorkerKeys:

@@ -1,6 +1,6 @@
 """Signals of a worker: they set a flag and wake whoever sleeps; the loop decides."""
 
-import _signal  # type: ignore[import-not-found]  # its functions make no enum members, which cost 1.5 µs a call
+import _signal  # type: ignore[import-not-found]  # its functions make no enum members, which cost 1.5 µs a call, and pages
 import contextlib
 import os
 import signal
@@ -48,9 +48,9 @@ class Mailbox:
     def repair(self) -> None:
         """Put our handlers back; jobs may have changed them."""
         for number, handler in self._handlers.items():
-            if signal.getsignal(number) is not handler:
-                signal.signal(number, handler)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, self._handlers.keys())
+            if _signal.getsignal(number) is not handler:
+                _signal.signal(number, handler)
+        _signal.pthread_sigmask(_signal.SIG_UNBLOCK, self._handlers.keys())
         signal.set_wakeup_fd(self._write_fd, warn_on_full_buffer=False)
 
     def is_whole(self) -> bool:

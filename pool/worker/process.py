@@ -9,15 +9,16 @@ from pool.backends.contract import Backend
 from pool.backends.opening import open_backend
 from pool.board.record import Exit, State
 from pool.clock import monotonic_now
-from pool.config import backend_url, state_dir
+from pool.config import backend_url
 from pool.errors import BackendUnavailable, LaneBarred
 from pool.jobs.job import Outcome
 from pool.jobs.registry import registry
 from pool.logs import log
 from pool.seat import Seat
-from pool.settings import Config, WorkerKeys
+from pool.settings import Config, GroupSection, WorkerKeys
 from pool.worker import hooking
 from pool.worker.boot import import_app, publish_types
+from pool.worker.brief import Brief
 from pool.worker.desk import GaveUp
 from pool.worker.lane import Lane, Tools
 from pool.worker.limits import Limits
@@ -40,18 +41,12 @@ class Worker:
     """One process that runs one job at a time."""
 
     def __init__(
-        self,
-        config: Config,
-        settings: WorkerKeys,
-        seat: Seat,
-        *,
-        burst: bool = False,
-        edition: str = "",
-        presence: Presence | None = None,
+        self, config: Config, settings: WorkerKeys, seat: Seat, brief: Brief, presence: Presence | None = None
     ) -> None:
-        self.config, self.seat, self.is_burst, self.edition = config, seat, burst, edition
+        self.config, self.seat, self.brief = config, seat, brief
         self.want = want_of(config, settings)
-        self.stop_timeout: float = getattr(settings, "stop_timeout", None) or config.pool.stop_timeout
+        own_stop_timeout = settings.stop_timeout if isinstance(settings, GroupSection) else None
+        self.stop_timeout: float = own_stop_timeout or config.pool.stop_timeout
         self.claims_ahead = settings.claims_ahead
         self.presence = presence or Presence(seat)
         self.limits = Limits(settings)
@@ -66,7 +61,7 @@ class Worker:
             stage=self.around.stage,
             registry=registry,
             lease_seconds=config.backend.lease,
-            spool=spool.folder_of(state_dir(config), backend_url(config), config.backend.namespace),
+            spool=brief.results,
         )
         self.lanes: list[Lane] = []
         self._is_booting = True
@@ -82,7 +77,7 @@ class Worker:
         self.mailbox.listen(self._note_stop, self.look)
         self.around.open()
         known = import_app(self.config)
-        publish_types(self.config, self.edition, known)
+        publish_types(self.config, self.brief.edition, known)
         hooking.boot()
         self.around.settle_in()
         self.presence.rss_bytes = self.limits.memory.size(monotonic_now())
@@ -94,8 +89,8 @@ class Worker:
     def prepare(self) -> None:
         """The lanes and their store."""
         self.backend = self._open_backend()
-        self.lanes.extend(self._make_lane(number) for number in range(self._lane_count()))
-        self.sheaf = Sheaf(self.seat, self.lanes)
+        self.lanes.append(self._make_lane(0))
+        self.sheaf = Sheaf(self.seat, self.lanes, self._lane_count(), self._make_lane)
         self.around.stage.after_write = self._raise_deferred
 
     def live(self) -> int:
@@ -131,7 +126,7 @@ class Worker:
         """Decided anew in each turn; an order comes before a limit."""
         if self.mailbox.is_stopping or self.around.is_orphan(self.seat.parent):
             return self._stop_reason()
-        if self.is_burst and self._found_nothing:
+        if self.brief.is_burst and self._found_nothing:
             return Exit.BURST_DONE
         if self.around.is_damaged:
             return Exit.MAX_JOBS
@@ -169,7 +164,7 @@ class Worker:
         if self.may_not_claim():
             self.mailbox.sleep(BELL_SLICE_S)
             return
-        while not self.is_burst and not self._is_called():
+        while not self.brief.is_burst and not self._is_called():
             self.presence.touch()
 
     def _jobs_done(self) -> int:

@@ -7,7 +7,7 @@ keeper takes back what has not started and hands in what has finished (both by w
 import contextlib
 import os
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from pool.backends.contract import Answer, Want
 from pool.board.record import Role
@@ -24,15 +24,19 @@ COUNT_AGAIN_AFTER_S = 1.0
 
 
 class Sheaf:
-    """`lanes[0]` leads: its record in the store numbers the calls for all."""
+    """`lanes[0]` leads: its record in the store numbers the calls for all.
 
-    def __init__(self, seat: Seat, lanes: Sequence[Lane]) -> None:
-        self.lanes = list(lanes)
-        self.lead = self.running = self.lanes[0]
-        self._ids = [lane.id for lane in self.lanes]
+    The others, so that there are at most `most`, are made by `make_lane` (given their number) and added to `lanes` when
+    they are first needed: a worker that claims nothing ahead pays for none.
+    """
+
+    def __init__(self, seat: Seat, lanes: list[Lane], most: int, make_lane: Callable[[int], Lane]) -> None:
+        self.lanes, self._most, self._make_lane = lanes, most, make_lane
+        self.lead = self.running = lanes[0]
+        self._ids = [self.lead.id]
         self._board, self._cell = seat.board, seat.record.sheaf
-        self._pace = Pace(most=len(self.lanes) - 1)
-        self._has_lanes_ahead = len(self.lanes) > 1
+        self._pace = Pace(most=most - 1)
+        self._has_lanes_ahead = most > 1
         self._lock = StartLock(seat.lock_fd, seat.record.index)
         self._waiting: deque[tuple[Lane, Claim]] = deque()
         self._said = (0.0, 0, 0)
@@ -57,6 +61,7 @@ class Sheaf:
         return bool(self._waiting)
 
     def _exchange_many(self, count: int, want: Want | None, ahead: int) -> list[Claim | None]:
+        self._grow(count)
         lanes = self.lanes[:count]
         words = [lane.in_hand for lane in lanes]
         leave = self._others_in_want() if ahead else 0
@@ -69,6 +74,11 @@ class Sheaf:
         for lane in lanes:
             lane.desk.follow(self.lead.desk)
         return [_took(lane, answer) for lane, answer in zip(lanes, answers, strict=True)]
+
+    def _grow(self, count: int) -> None:
+        while len(self.lanes) < count:
+            self.lanes.append(self._make_lane(len(self.lanes)))
+            self._ids.append(self.lanes[-1].id)
 
     def _each_for_itself(self, lanes: list[Lane], want: Want | None) -> list[Claim | None]:
         """The lead last, for its record says that all is done."""
@@ -157,7 +167,7 @@ class Sheaf:
         if not ahead:
             return 0
         is_watched = self._pace.is_watched(monotonic_now() - self._board.watch.read().looked_at)
-        if (is_watched or self._pace.is_busy) and self._say(0.0, len(self.lanes), 1) and not is_watched:
+        if (is_watched or self._pace.is_busy) and self._say(0.0, self._most, 1) and not is_watched:
             self._wake_keeper()
         return ahead if is_watched else 0
 
@@ -166,7 +176,7 @@ class Sheaf:
         since = monotonic_now()
         for lane, _ in self._waiting:
             lane.face.guard, lane.face.free_until = self._lock, since + STARTS_FREELY_FOR_S
-        self._say(since, len(self.lanes), 1)
+        self._say(since, self._most, 1)
 
     def _close(self) -> None:
         """Under the lock, so that it takes back nothing that we hold from here on."""
@@ -174,9 +184,9 @@ class Sheaf:
             return
         try:
             with self._lock.held():
-                self._say(0.0, len(self.lanes), 1)
+                self._say(0.0, self._most, 1)
         except OSError:  # a job has closed it: this process claims nothing more
-            self._say(0.0, len(self.lanes), 0)
+            self._say(0.0, self._most, 0)
         for lane in self.lanes:
             lane.face.guard = None
 

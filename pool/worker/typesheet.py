@@ -11,7 +11,6 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TextIO
 
 from pool.durable import FILE_MODE, write_whole
 
@@ -25,14 +24,14 @@ def publish(folder: Path, made_from: str, describe: Callable[[], str]) -> None:
     Whatever `describe` raises leaves the file as it was, so that the next worker finds the same fault; OSError when
     the folder refuses.
     """
-    with _held(folder / MADE_FROM_FILE) as label:
-        if label.read() == made_from and (folder / TYPES_FILE).exists():
+    label = made_from.encode()
+    with _held(folder / MADE_FROM_FILE) as fd:
+        if os.read(fd, 2 * len(label)) == label and (folder / TYPES_FILE).exists():
             return
         text = describe()
-        label.truncate(0)  # first, so that an interruption leaves no file under a wrong label
+        os.ftruncate(fd, 0)  # first, so that an interruption leaves no file under a wrong label
         write_whole(folder / TYPES_FILE, text, durably=False)
-        label.seek(0)
-        label.write(made_from)
+        os.pwrite(fd, label, 0)
 
 
 def code_of(edition: str, known: int) -> str:
@@ -55,9 +54,11 @@ def _file_of(name: str) -> str:
 
 
 @contextlib.contextmanager
-def _held(path: Path) -> Iterator[TextIO]:
+def _held(path: Path) -> Iterator[int]:
     """Open, and locked against the other workers."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
-    with os.fdopen(fd, "r+", encoding="utf-8") as file:
+    try:
         fcntl.flock(fd, fcntl.LOCK_EX)
-        yield file
+        yield fd
+    finally:
+        os.close(fd)

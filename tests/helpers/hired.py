@@ -211,10 +211,11 @@ def in_child(life: Callable[[], int], at_parents_death: signal.Signals) -> None:
 
 
 def _work(config: Config, seat: Seat, burst: bool) -> int:
+    from pool.worker.brief import Brief, results_folder
     from pool.worker.loop import run_worker
 
     logging.getLogger().handlers.clear()  # pytest's
-    return run_worker(config, "workers", seat, burst=burst)
+    return run_worker(config, "workers", Brief(results_folder(config), is_burst=burst), seat)
 
 
 @pytest.fixture
