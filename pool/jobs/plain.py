@@ -100,4 +100,5 @@ def reader_of(kinds: Mapping[str, Any], optional: Set[str], *, takes_rest: bool)
 
     extra = "allow" if takes_rest else "forbid"
     model_fields: Any = {"type": "model-fields", "fields": fields, "extra_behavior": extra}
-    return typing.cast(Callable[[str], Read], SchemaValidator(model_fields).validate_json)
+    validator = SchemaValidator(model_fields, {"cache_strings": "none"})
+    return typing.cast(Callable[[str], Read], validator.validate_json)
