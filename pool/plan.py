@@ -199,6 +199,7 @@ def _import_libraries(config: Config) -> None:
     if config.backend.url.startswith(("redis", "valkey", "unix:")):
         _load("hiredis", "the Redis backend")
         _load("pool.backends.redis.backend", "the Redis backend")
+        _load("pool.backends.redis.scripts", "the Redis backend").read_steps_of_workers()
     else:
         _load("pool.backends.sqlite.backend", "the SQLite backend")
     for name in NEEDED_BY_EACH_WORKER:

@@ -3,8 +3,9 @@
 import re
 from functools import cache
 from hashlib import sha1
-from importlib.resources import files
+from pathlib import Path
 
+_FOLDER = Path(__file__).parent
 _INCLUDE = re.compile(r"^--! include (.+)$", re.MULTILINE)
 
 
@@ -13,7 +14,7 @@ class Step:
 
     def __init__(self, name: str, text: str = "") -> None:
         self.name = name
-        text = text or (files(__name__) / f"{name}.lua").read_text()
+        text = text or _text(name)
         self.text = _INCLUDE.sub(_parts, text).encode()
         digest = sha1(self.text, usedforsecurity=False).hexdigest().encode()
         self.by_digest = b"$7\r\nEVALSHA\r\n$40\r\n%b\r\n" % digest
@@ -21,11 +22,20 @@ class Step:
 
 
 def _parts(include: re.Match[str]) -> str:
-    folder = files(__name__) / "parts"
-    return "\n".join((folder / f"{part}.lua").read_text() for part in include[1].split())
+    return "\n".join(_text(f"parts/{part}") for part in include[1].split())
+
+
+def _text(name: str) -> str:
+    return (_FOLDER / f"{name}.lua").read_text(encoding="utf-8")
 
 
 @cache
 def step(name: str) -> Step:
     """The step of this name, read once per process."""
     return Step(name)
+
+
+def read_steps_of_workers() -> None:
+    """Before the fork: to read them costs each worker half a megabyte."""
+    for name in ("listen", "exchange", "exchange_many"):
+        step(name)
