@@ -84,7 +84,10 @@ class Output:
 
     def let_go(self) -> "Output":
         """In a forked child: forget the descriptors without closing them. Returns an output for the time until `configure`."""
-        return Output(lambda line: _write_if_writable(2, line))
+        return _IN_A_CHILD
+
+
+_IN_A_CHILD = Output(lambda line: _write_if_writable(2, line))
 
 
 class StandardError(Output):

@@ -8,7 +8,7 @@ from pool.clock import monotonic_now, wall_now
 from pool.identity import WorkerId
 from pool.logs import log
 from pool.supervisor.children import Child, Children, Slot
-from pool.supervisor.fork import Cradle, Inheritance, fork_children
+from pool.supervisor.fork import PARENTS_VARIABLES, Cradle, Inheritance, fork_children
 from pool.supervisor.premises import Premises
 from pool.supervisor.restarts import delay_after
 
@@ -77,6 +77,7 @@ class Births:
         inheritance = Inheritance(
             keep=self._premises.descriptors_of(seat),
             parents_own=self._premises.objects_with_descriptors(),
+            parents_variables=[name for name in PARENTS_VARIABLES if name in os.environ],
             descriptor_limit=self._premises.childrens_descriptor_limit,
         )
         return Cradle(child.spec, seat, inheritance)

@@ -16,7 +16,6 @@ import functools
 import gc
 import mmap
 import os
-import random
 import resource
 import signal
 import sys
@@ -51,7 +50,7 @@ _IGNORED = frozenset(
 )
 _RESETTABLE = tuple(sorted(map(int, signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})))
 _STACKS = int(signal.SIGUSR2)
-_PARENTS_VARIABLES = ("NOTIFY_SOCKET", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "WATCHDOG_USEC", "WATCHDOG_PID")
+PARENTS_VARIABLES = ("NOTIFY_SOCKET", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "WATCHDOG_USEC", "WATCHDOG_PID")
 # The kernel takes a worker before the keeper, and any child before the parent.
 _OOM_BIAS = {Role.WORKER: 300, Role.WEB: 200, Role.WATCH: 200, Role.KEEPER: 50}
 
@@ -83,11 +82,13 @@ class Closable(Protocol):
 @dataclass(frozen=True, slots=True)
 class Inheritance:
     """What a child does with what it finds: `keep` these descriptors beyond the standard ones and close all others,
-    first the objects that are the `parents_own`; `descriptor_limit` is its soft limit.
+    first the objects that are the `parents_own`, and take the `parents_variables` from the environment;
+    `descriptor_limit` is its soft limit.
     """
 
     keep: Set[int]
     parents_own: Sequence[Closable]
+    parents_variables: Sequence[str]
     descriptor_limit: int
 
 
@@ -167,7 +168,7 @@ def _settle_in(seat: Seat, inheritance: Inheritance) -> None:
     _die_with(seat.parent.pid)
     _reset_signals(seat.stack_fd)
     _close_what_is_the_parents(inheritance)
-    _drop_variables(seat)
+    _drop_variables(seat, inheritance)
     _reseed()
     _offer_to_the_oom_killer(seat.role)
     _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
@@ -202,15 +203,14 @@ def _close_what_is_the_parents(inheritance: Inheritance) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (inheritance.descriptor_limit, hard))
 
 
-def _drop_variables(seat: Seat) -> None:
-    for name in _PARENTS_VARIABLES:
-        if name in os.environ:
-            del os.environ[name]
+def _drop_variables(seat: Seat, inheritance: Inheritance) -> None:
+    for name in inheritance.parents_variables:
+        del os.environ[name]
     os.environ[MARK_VARIABLE] = str(seat.worker)
 
 
 def _reseed() -> None:
-    random.seed()
+    """What Python does not by itself, as it does `random`."""
     numpy_random = sys.modules.get("numpy.random")  # only where `preload` brought it
     if numpy_random is not None:
         numpy_random.seed()

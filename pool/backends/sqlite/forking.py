@@ -3,6 +3,7 @@
 import os
 import threading
 import weakref
+from functools import cache
 from typing import Protocol
 
 
@@ -22,7 +23,14 @@ _registry = threading.RLock()
 def prepare(store: Forkable) -> None:
     """Tell it of every fork from now on. Waits while one is under way: what opened meanwhile would cross it."""
     with _registry:
+        _watch_forks()
         _stores.add(store)
+
+
+@cache
+def _watch_forks() -> None:
+    """Not before there is a store: a supervisor has none, and what it writes between two births each child copies."""
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
 
 
 def _before_fork() -> None:
@@ -45,6 +53,3 @@ def _after_fork_in_child() -> None:
     for store in _forking:
         store.after_fork_in_child()
     _forking.clear()
-
-
-os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
