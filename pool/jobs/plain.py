@@ -35,9 +35,9 @@ def schema_of(hint: Any) -> Schema | None:
     parts = [schema_of(argument) for argument in typing.get_args(hint)]
     if None in parts:
         return None
-    if origin is list:
+    if origin is list and len(parts) == 1:
         return {"type": "list", "items_schema": parts[0]}
-    if origin is dict:
+    if origin is dict and len(parts) == 2:
         return {"type": "dict", "keys_schema": parts[0], "values_schema": parts[1]}
     if origin in (typing.Union, types.UnionType) and len(parts) == 2 and parts[1] == _KINDS[None]:
         return {"type": "nullable", "schema": parts[0]}

@@ -28,7 +28,8 @@ def _fill_gaps(libc: ctypes.CDLL) -> None:
     """
     malloc, free = libc.malloc, libc.free
     malloc.argtypes, malloc.restype, free.argtypes = [ctypes.c_size_t], ctypes.c_void_p, [ctypes.c_void_p]
-    free(end := malloc(_ABOVE_ANY_GAP))
+    end = malloc(_ABOVE_ANY_GAP) or 0  # 0: there is no memory, and nothing to fill
+    free(end)
     size, left = _LARGEST, _MOST_IN_ALL
     while size >= _SMALLEST and left > 0:
         block = malloc(size)

@@ -1,5 +1,6 @@
 """Parameters of plain kinds are read and described without a model, exactly as the model would have done it."""
 
+import typing
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, Optional
@@ -32,6 +33,8 @@ NOT_PLAIN = [
     datetime,
     bytes,
     int | str,
+    typing.List,  # noqa: UP006  # with no kind of its own
+    typing.Dict,  # noqa: UP006
     None | int,
     tuple[int, ...],
     set[int],
