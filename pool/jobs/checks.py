@@ -1,9 +1,10 @@
 """What a caller asks for, checked and made into a `NewJob`. Every refusal is a sentence that names the field."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import cached_property, partial
 from typing import Any, TypedDict
 
 from pool.errors import InvalidJob, PayloadTooLarge
@@ -39,7 +40,7 @@ class Options(TypedDict, total=False):
     on_failure: NewJob | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Terms:
     """What the job's type says, complete."""
 
@@ -51,6 +52,29 @@ class Terms:
     limit: str = ""
     max_running: int = 0
 
+    def checked(self, given: frozenset[str]) -> dict[str, Any]:
+        """What it decides of a job whose caller gives these options itself: the same for each job, so it is looked at once."""
+        known = self._checked.get(given)
+        if known is None:
+            own = {name: getattr(self, name) for name in _OF_TYPE - given}
+            known = self._checked[given] = {**_each_checked(own), **self._checked_limit()}
+        return known
+
+    @property
+    def is_limited(self) -> bool:
+        return bool(self.limit or self.max_running)
+
+    @cached_property
+    def _checked(self) -> dict[frozenset[str], dict[str, Any]]:
+        return {}
+
+    def _checked_limit(self) -> dict[str, Any]:
+        if not self.is_limited:
+            return {}
+        rate = parse_rate(self.limit)
+        running = whole_number(self.max_running, "max_running", 0, MAX_COUNT)
+        return {"limit_count": rate.count, "limit_per_s": rate.per_s, "limit_running": running}
+
 
 def new_job(
     type_name: str,
@@ -61,49 +85,40 @@ def new_job(
     owner: str = LOCAL_OWNER,
     parent_id: str | None = None,
     max_payload: int = MAX_PAYLOAD,
+    is_ours: bool = False,
 ) -> NewJob:
     """The job as it will be stored; InvalidJob names the field that is out of range or form.
 
-    `payload` is JSON text that already fits the type, where the type is known.
+    `payload` is JSON text that already fits the type, where the type is known; `is_ours` as in `checked_payload`.
     """
-    refuse_unknown(options, Options)
-    run_at, delay = _due(options)
-    expires_in, max_retries = options.get("expires_in"), _either(options.get("max_retries"), terms.max_retries)
+    given = _given(options) if options else {}
+    name, text = checked_name(type_name, "type"), checked_payload(payload, max_payload, is_ours=is_ours)
+    fields = {**terms.checked(frozenset(given)), **_each_checked(given)}
+    if terms.is_limited:
+        fields.setdefault("limit_key", name)
+    else:
+        fields.pop("limit_key", None)
     return NewJob(
-        id=_id(options.get("job_id")),
-        type=checked_name(type_name, "type"),
-        payload=checked_payload(payload, max_payload),
-        queue=checked_queue(_either(options.get("queue"), terms.queue)),
-        priority=parse_priority(_either(options.get("priority"), terms.priority)),
-        max_retries=whole_number(max_retries, "max_retries", 0, MAX_RETRIES),
-        max_kills=whole_number(_either(options.get("max_kills"), terms.max_kills), "max_kills", 1, MAX_KILLS),
-        timeout=parse_span(_either(options.get("timeout"), terms.timeout), "timeout"),
-        run_at=run_at,
-        delay=delay,
-        expires_in=None if expires_in is None else _positive_span(expires_in, "expires_in"),
-        idempotency_key=_optional_name(options.get("idempotency_key"), "idempotency_key"),
-        unique_key=_optional_name(options.get("unique_key"), "unique_key"),
+        id=fields.pop("job_id", None) or new_job_id(),
+        type=name,
+        payload=text,
         owner=owner,
         parent_id=parent_id,
-        **_limit(type_name, terms, options),
-        on_success=_follow_up(options.get("on_success"), "on_success"),
-        on_failure=_follow_up(options.get("on_failure"), "on_failure"),
+        **fields,
     )
 
 
-def _limit(type_name: str, terms: Terms, options: Options) -> dict[str, Any]:
-    """The limit that its type sets, under the key that was given, else under the type's name."""
-    key = _optional_name(options.get("limit_key"), "limit_key")
-    if not terms.limit and not terms.max_running:
-        return {}
-    rate = parse_rate(terms.limit)
-    running = whole_number(terms.max_running, "max_running", 0, MAX_COUNT)
-    return {
-        "limit_key": key or type_name,
-        "limit_count": rate.count,
-        "limit_per_s": rate.per_s,
-        "limit_running": running,
-    }
+def _given(options: Options) -> dict[str, Any]:
+    """The options that say something."""
+    refuse_unknown(options, Options)
+    given = {name: value for name, value in options.items() if value is not None}
+    if "run_at" in given and "delay" in given:
+        raise InvalidJob("run_at and delay are both given; give one of the two")
+    return given
+
+
+def _each_checked(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _CHECKS[name](value) for name, value in fields.items()}
 
 
 def payload_text(value: Any) -> str:
@@ -118,12 +133,16 @@ def payload_text(value: Any) -> str:
         raise InvalidJob(f"payload cannot be written as JSON: {error}") from None
 
 
-def checked_payload(text: str, max_payload: int = MAX_PAYLOAD) -> str:
-    """JSON text of an object, storable, not longer than the limit in UTF-8 bytes and not nested out of reach."""
-    _refuse_half_characters(text)
-    size = len(text.encode("utf-8"))
+def checked_payload(text: str, max_payload: int = MAX_PAYLOAD, *, is_ours: bool = False) -> str:
+    """JSON text of an object, storable, not longer than the limit in UTF-8 bytes and not nested out of reach.
+
+    `is_ours`: written by one of our own writers from an object, so that all it may be is too long or too deep.
+    """
+    size = len(text) if text.isascii() else _size(text)
     if size > max_payload:
         raise PayloadTooLarge(size, max_payload)
+    if is_ours and is_shallow(text):
+        return text
     try:
         value = json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
@@ -134,13 +153,18 @@ def checked_payload(text: str, max_payload: int = MAX_PAYLOAD) -> str:
     return text
 
 
+def is_shallow(text: str) -> bool:
+    """Whether JSON has so few brackets, in texts too, that it cannot be nested out of reach."""
+    return text.count("{") + text.count("[") < MAX_DEPTH
+
+
 def checked_name(value: object, field: str) -> str:
     """A type's, queue's or key's name: text of 1 to 200 characters, none of them a control or a lone surrogate."""
     if not isinstance(value, str):
         raise InvalidJob(f"{field} is a {type(value).__name__}, it must be text")
     if not 1 <= len(value) <= MAX_NAME:
         raise InvalidJob(f"{field} has {len(value):,} characters, it must have 1 to {MAX_NAME}")
-    if any(_is_unprintable(character) for character in value):
+    if not value.isprintable() and any(map(_is_unprintable, value)):
         raise InvalidJob(f"{field} {value!a} has a control character or half a character in it")
     if value != value.strip():
         raise InvalidJob(f"{field} {value!r} begins or ends with a space")
@@ -162,23 +186,6 @@ def refuse_unknown(said: Mapping[str, Any], known: type) -> None:
         raise InvalidJob(f"unknown field {name!r}{f'; did you mean {near[0]!r}?' if near else ''}")
 
 
-def _due(options: Options) -> tuple[float | None, float]:
-    run_at, delay = options.get("run_at"), options.get("delay")
-    if run_at is not None and delay is not None:
-        raise InvalidJob("run_at and delay are both given; give one of the two")
-    if run_at is not None:
-        return parse_time(run_at, "run_at"), 0.0
-    return None, 0.0 if delay is None else parse_span(delay, "delay")
-
-
-def _id(given: str | None) -> str:
-    if given is None:
-        return new_job_id()
-    if not (isinstance(given, str) and is_job_id(given)):
-        raise InvalidJob(f"job_id {given!r} is not a UUIDv7 in lower case; leave it out to have one made")
-    return given
-
-
 def whole_number(value: object, field: str, lowest: int, highest: int) -> int:
     """The value, if it is an integer from lowest to highest; InvalidJob names the field otherwise."""
     if isinstance(value, bool) or not isinstance(value, int):
@@ -195,18 +202,35 @@ def _positive_span(value: Span, field: str) -> float:
     return seconds
 
 
-def _follow_up(value: object, field: str) -> NewJob | None:
-    if value is None or isinstance(value, NewJob):
+def _id(given: object) -> str:
+    if not (isinstance(given, str) and is_job_id(given)):
+        raise InvalidJob(f"job_id {given!r} is not a UUIDv7 in lower case; leave it out to have one made")
+    return given
+
+
+def _follow_up(value: object, field: str) -> NewJob:
+    if isinstance(value, NewJob):
         return value
     raise InvalidJob(f"{field} is a {type(value).__name__}; make the follow-up with job.draft(…)")
 
 
-def _optional_name(value: object, field: str) -> str | None:
-    return None if value is None else checked_name(value, field)
-
-
-def _either(asked: Any, otherwise: Any) -> Any:
-    return otherwise if asked is None else asked
+_CHECKS: dict[str, Callable[[Any], Any]] = {
+    "queue": checked_queue,
+    "priority": parse_priority,
+    "max_retries": partial(whole_number, field="max_retries", lowest=0, highest=MAX_RETRIES),
+    "max_kills": partial(whole_number, field="max_kills", lowest=1, highest=MAX_KILLS),
+    "timeout": partial(parse_span, field="timeout"),
+    "run_at": partial(parse_time, field="run_at"),
+    "delay": partial(parse_span, field="delay"),
+    "expires_in": partial(_positive_span, field="expires_in"),
+    "idempotency_key": partial(checked_name, field="idempotency_key"),
+    "unique_key": partial(checked_name, field="unique_key"),
+    "limit_key": partial(checked_name, field="limit_key"),
+    "job_id": _id,
+    "on_success": partial(_follow_up, field="on_success"),
+    "on_failure": partial(_follow_up, field="on_failure"),
+}
+_OF_TYPE = frozenset({"queue", "priority", "max_retries", "max_kills", "timeout"})
 
 
 def _is_unprintable(character: str) -> bool:
@@ -229,15 +253,16 @@ def _refuse_unstorable(value: Any) -> None:
 
 def _inside(value: Any) -> list[Any]:
     if isinstance(value, str):
-        _refuse_half_characters(value)
+        _size(value)
         return []
     if isinstance(value, dict):
         return [*value.keys(), *value.values()]
     return value if isinstance(value, list) else []
 
 
-def _refuse_half_characters(text: str) -> None:
+def _size(text: str) -> int:
+    """In UTF-8 bytes; InvalidJob for what has none."""
     try:
-        text.encode("utf-8")
+        return len(text.encode("utf-8"))
     except UnicodeEncodeError:
         raise InvalidJob("payload has a lone surrogate (half a character), which is not text") from None

@@ -36,10 +36,17 @@ def draft_call(
 ) -> NewJob:
     """A job from a call's arguments, which are checked against the signature."""
     refuse_main(job_type)
-    payload = job_type.payload_of(tuple(args), kwargs)
+    payload = job_type.signature.payload_of(args, kwargs)
     options = with_keys(options, job_type, payload)
     return checks.new_job(
-        job_type.name, payload, job_type.terms, options, owner=owner, parent_id=parent_id, max_payload=max_payload
+        job_type.name,
+        payload,
+        job_type.terms,
+        options,
+        owner=owner,
+        parent_id=parent_id,
+        max_payload=max_payload,
+        is_ours=True,
     )
 
 

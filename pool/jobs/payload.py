@@ -6,10 +6,11 @@ pydantic is imported at the first use, not before: `import pool` must stay cheap
 import inspect
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pool.errors import InvalidJob, InvalidPayload
+from pool.jobs.checks import is_shallow
 from pool.jobs.plain import Read, described, is_told, reader_of
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Kind = inspect.Parameter
 Schema = dict[str, Any]
+SHORT = 4000  # characters: a whole number in it has fewer digits than readers take (4,300)
 
 
 class Signature:
@@ -31,15 +33,16 @@ class Signature:
 
     def payload_of(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
         """The call's arguments as checked JSON text; InvalidPayload names the fields that do not fit."""
-        return self._dumped(self._validated(self._model.model_validate, self._by_name(args, kwargs)))
+        named = self._by_name(args, kwargs) if args else kwargs
+        return self._dumped(self._validated(self._read_python, named))
 
     def checked(self, payload: str) -> str:
         """Foreign JSON text, checked and written as `payload_of` would have."""
-        return self._dumped(self._validated(self._model.model_validate_json, payload))
+        return self._dumped(self._validated(self._read_json, payload))
 
     def arguments(self, payload: str) -> dict[str, Any]:
         """Keyword arguments for the function from JSON text; InvalidPayload names the fields that do not fit."""
-        fields, rest, given = self._validated(self._read_json, payload)
+        fields, rest, given = self._validated(self._read_fields, payload)
         names = self._names
         arguments = {names[key]: fields[key] for key in given if key in names}
         return {**arguments, **rest} if rest else arguments
@@ -50,7 +53,7 @@ class Signature:
 
     def build(self) -> None:
         """Make now what reads the first payload: two milliseconds that no job shall wait for. InvalidJob as when declared."""
-        _ = self._read_json, self._names
+        _ = self._read_fields, self._names
 
     def schema(self) -> Schema:
         """JSON Schema (2020-12) of the payload."""
@@ -77,16 +80,22 @@ class Signature:
                 f"job {self.type_name!r} has a parameter that cannot travel as JSON: {str(error).splitlines()[0]}"
             ) from None
 
+    # The model's own methods without the arguments that nobody gives here: these are called for each job.
+
     @cached_property
-    def _read_json(self) -> Callable[[str], Read]:
-        """It is called for each job."""
+    def _read_json(self) -> "Callable[[str], BaseModel]":
+        return self._model.__pydantic_validator__.validate_json
+
+    @cached_property
+    def _read_fields(self) -> Callable[[str], Read]:
+        """What a worker reads with: without a model, where that can be."""
         return reader_of(self._hints(), self._defaults.keys(), takes_rest=self._takes_rest) or self._reader_by_model()
 
     def _reader_by_model(self) -> Callable[[str], Read]:
-        validate_json = self._model.__pydantic_validator__.validate_json
+        read_json = self._read_json
 
         def read(payload: str) -> Read:
-            model = validate_json(payload)
+            model = read_json(payload)
             return model.__dict__, model.__pydantic_extra__, model.__pydantic_fields_set__
 
         return read
@@ -99,6 +108,14 @@ class Signature:
     @cached_property
     def _defaults(self) -> dict[str, Any]:
         return {name: p.default for name, p in self._named.items() if p.default is not Kind.empty}
+
+    @cached_property
+    def _read_python(self) -> "Callable[[Any], BaseModel]":
+        return self._model.__pydantic_validator__.validate_python
+
+    @cached_property
+    def _write_json(self) -> "Callable[[BaseModel], bytes]":
+        return partial(self._model.__pydantic_serializer__.to_json, by_alias=True, exclude_unset=True, warnings="error")
 
     @cached_property
     def _names(self) -> dict[str, str]:
@@ -144,16 +161,12 @@ class Signature:
             raise InvalidPayload(self.type_name, problems_of(error)) from None
 
     def _dumped(self, model: "BaseModel") -> str:
-        from pydantic_core import PydanticSerializationError, from_json
-
         try:
-            text = model.model_dump_json(by_alias=True, exclude_unset=True, warnings="error")
-            from_json(text, allow_inf_nan=False, cache_strings="none")
-        except (PydanticSerializationError, UnicodeEncodeError, RecursionError) as error:
-            raise InvalidPayload(self.type_name, {"payload": f"cannot be written as JSON: {error}"}) from None
-        except ValueError as error:
-            why = "nested too deep" if "recursion" in str(error) else "NaN and infinity are not JSON"
-            raise InvalidPayload(self.type_name, {"payload": why}) from None
+            text = self._write_json(model).decode()
+            if not _is_surely_json(text):
+                _read_back(text)
+        except (ValueError, RecursionError) as error:
+            raise InvalidPayload(self.type_name, {"payload": _why_not_json(error)}) from None
         return text
 
     def _refuse(self, problems: dict[str, str]) -> typing.NoReturn:
@@ -170,6 +183,25 @@ def problems_of(error: "ValidationError") -> dict[str, str]:
     """What is wrong, by field; never the values themselves, which may be secret."""
     found = error.errors(include_url=False, include_context=False, include_input=False)
     return {".".join(str(part) for part in e["loc"]) or "payload": _in_our_words(e["type"], e["msg"]) for e in found}
+
+
+def _is_surely_json(text: str) -> bool:
+    """A quick look that most payloads stand: the writer writes NaN and infinity, and what no reader may read, as they are."""
+    return len(text) < SHORT and "NaN" not in text and "Infinity" not in text and is_shallow(text)
+
+
+def _read_back(text: str) -> None:
+    from pydantic_core import from_json
+
+    from_json(text, allow_inf_nan=False, cache_strings="none")
+
+
+def _why_not_json(error: Exception) -> str:
+    from pydantic_core import PydanticSerializationError
+
+    if isinstance(error, PydanticSerializationError | UnicodeEncodeError | RecursionError):
+        return f"cannot be written as JSON: {error}"
+    return "nested too deep" if "recursion" in str(error) else "NaN and infinity are not JSON"
 
 
 def _in_our_words(kind: str, message: str) -> str:

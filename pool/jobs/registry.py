@@ -95,10 +95,6 @@ class JobType:
     def bare_name(self) -> str:
         return self.name.rpartition(".")[2]
 
-    def payload_of(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
-        """A call's arguments as checked JSON text; InvalidPayload names the fields that do not fit."""
-        return self.signature.payload_of(args, kwargs)
-
     def arguments(self, payload: str) -> dict[str, Any]:
         """Keyword arguments for `function` from JSON text; InvalidPayload names the fields that do not fit."""
         return self.signature.arguments(payload)
@@ -128,7 +124,7 @@ class JobType:
             "schema": self.schema(),
         }
 
-    @property
+    @cached_property
     def terms(self) -> Terms:
         """What its declaration says of each of its jobs."""
         return Terms(

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from pool.errors import InvalidJob, PayloadTooLarge
-from pool.jobs.checks import MAX_PAYLOAD, Terms, new_job, payload_text
+from pool.jobs.checks import MAX_DEPTH, MAX_PAYLOAD, Terms, new_job, payload_text
 from pool.jobs.ids import new_job_id
 
 
@@ -90,6 +90,46 @@ def test_the_payload_limit_counts_bytes_and_is_exact() -> None:
 def test_a_payload_that_some_reader_could_not_read_is_refused(text: str) -> None:
     with pytest.raises(InvalidJob, match=r"payload"):
         made(text)
+
+
+@pytest.mark.parametrize("opening, closing", ["[]", ('{"a":', "}")])
+def test_what_we_wrote_ourselves_may_still_be_too_deep(opening: str, closing: str) -> None:
+    def of_depth(levels: int) -> str:
+        return '{"a":' + opening * (levels - 1) + "1" + closing * (levels - 1) + "}"
+
+    def made_here(text: str) -> Any:
+        return new_job("a.b", text, Terms(), {}, is_ours=True)
+
+    assert made_here(of_depth(MAX_DEPTH - 1)).payload == of_depth(MAX_DEPTH - 1)
+    with pytest.raises(InvalidJob, match=r"deeper than 128"):
+        made_here(of_depth(MAX_DEPTH))
+
+
+@pytest.mark.parametrize("text", ['{"a":"\ud800"}', '{"a":"' + "é" * (MAX_PAYLOAD // 2) + '"}'])
+def test_what_we_wrote_ourselves_may_still_be_no_text_or_too_long(text: str) -> None:
+    with pytest.raises(InvalidJob, match=r"payload"):
+        new_job("a.b", text, Terms(), {}, is_ours=True)
+
+
+def test_what_one_caller_says_does_not_hold_for_the_next() -> None:
+    terms = Terms(queue="q", limit="5/s")
+    plain = new_job("a.b", "{}", terms, {})
+    options = {"queue": "other", "priority": 3, "limit_key": "k", "delay": 5, "job_id": new_job_id()}
+    asked = new_job("a.b", "{}", terms, options)  # type: ignore[arg-type]
+    again, same = new_job("a.b", "{}", terms, {}), new_job("a.b", "{}", terms, {"queue": None})
+
+    assert (asked.queue, asked.priority, asked.limit_key, asked.delay) == ("other", 3, "k", 5)
+    for job in (plain, again, same):
+        assert (job.queue, job.priority, job.limit_key, job.limit_count, job.delay) == ("q", 10, "a.b", 5, 0)
+    assert len({job.id for job in (plain, again, same, asked)}) == 4
+
+
+def test_a_number_of_the_type_that_a_caller_replaces_may_be_out_of_range() -> None:
+    terms = Terms(max_retries=1000)
+    with pytest.raises(InvalidJob, match=r"max_retries"):
+        new_job("a.b", "{}", terms, {})
+
+    assert new_job("a.b", "{}", terms, {"max_retries": 4}).max_retries == 4
 
 
 def test_odd_but_legal_payloads_are_kept_as_they_are() -> None:

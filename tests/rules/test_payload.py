@@ -170,11 +170,20 @@ def test_values_nested_without_end_are_refused() -> None:
             signature(job).payload_of((value,), {})
 
 
-def test_a_typed_nan_is_refused_with_the_reason() -> None:
-    def job(a: float) -> None: ...
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_a_typed_nan_is_refused_with_the_reason(value: float) -> None:
+    def job(a: float, note: str = "") -> None: ...
 
     with pytest.raises(InvalidPayload, match="NaN"):
-        signature(job).payload_of((float("nan"),), {})
+        signature(job).payload_of((value,), {})
+    assert signature(job).payload_of((1.0,), {"note": "NaN or Infinity"}) == '{"a":1.0,"note":"NaN or Infinity"}'
+
+
+def test_a_number_with_more_digits_than_readers_take_is_refused() -> None:
+    def job(a: int) -> None: ...
+
+    with pytest.raises(InvalidPayload):
+        signature(job).payload_of((10**4301,), {})
 
 
 plain_json = st.recursive(
