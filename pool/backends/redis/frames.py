@@ -22,8 +22,10 @@ def text_bytes(text: str, what: str) -> bytes:
 
 def packed_id(job_id: str) -> bytes:
     """16 bytes that sort as the text does; ValueError for anything that is no UUID in its usual form."""
-    packed = bytes.fromhex(job_id.replace("-", ""))
-    if len(packed) != len(NO_JOB_ID) or id_text(packed) != job_id:
+    digits = job_id.replace("-", "")
+    packed = bytes.fromhex(digits)
+    has_its_form = len(job_id) == 36 and job_id[8:24:5] == "----" and packed.hex() == digits
+    if not has_its_form or len(packed) != len(NO_JOB_ID):
         raise ValueError(job_id)
     return packed
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -10,7 +9,7 @@ from pool.backends.contract import MAX_BATCH, SAME_PURGE_S, AuditEntry
 from pool.backends.redis.connection import Argument, pack_words
 from pool.backends.redis.frames import id_text, packed_id, quick_id, text_bytes
 from pool.backends.redis.keys import Keys
-from pool.backends.redis.packing import batch_bytes, callback_argument, cause_frames, job_arguments
+from pool.backends.redis.packing import batch_bytes, callback_argument, cause_frames, job_arguments, plain_words
 from pool.backends.redis.records import read_job, read_receipt
 from pool.backends.redis.scripts import step
 from pool.backends.redis.session import Session
@@ -60,17 +59,15 @@ class RedisIntake:
             return []
         if len(jobs) > MAX_BATCH:
             raise CallerError(f"{len(jobs):,} jobs in one batch: at most {MAX_BATCH:,} enter together; send chunks")
-        members = jobs if batch is None else [replace(job, batch_id=batch.id) for job in jobs]
-        arguments = tuple(chain.from_iterable(map(job_arguments, members)))
-        if len(jobs) == 1 and refuse_above is None and batch is None and self._is_stored_plainly(jobs, arguments):
+        if len(jobs) == 1 and refuse_above is None and batch is None and self._is_stored_plainly(jobs):
             if durable:
                 self._wait_for_disk([jobs[0].id])
             return [Receipt(jobs[0].id, Status.PENDING)]
+        members = jobs if batch is None else [replace(job, batch_id=batch.id) for job in jobs]
+        arguments = tuple(chain.from_iterable(map(job_arguments, members)))
         limit = -1 if refuse_above is None else refuse_above
         run = self._session.run if len(jobs) < LARGE_BATCH else self._session.run_long
-        answers = self._once(
-            jobs, partial(run, "enqueue", self._keys.fixed, (limit, *_batch_arguments(batch), *arguments))
-        )
+        answers = self._once(jobs, run, "enqueue", self._keys.fixed, (limit, *_batch_arguments(batch), *arguments))
         if answers and answers[0] == b"closed" and batch is not None:
             raise BatchClosed(batch.id)
         if answers and answers[0] == b"full":
@@ -80,25 +77,24 @@ class RedisIntake:
             self._wait_for_disk([job.id for job in jobs])
         return [read_receipt(job.id, answer) for job, answer in zip(jobs, answers, strict=True)]
 
-    def _is_stored_plainly(self, jobs: Sequence[NewJob], arguments: tuple[bytes | str, ...]) -> bool:
+    def _is_stored_plainly(self, jobs: Sequence[NewJob]) -> bool:
         """Whether the one job was new and plain, and the short step has stored it."""
-        *words, extras = arguments
-        if extras:
+        words = plain_words(jobs[0])
+        if words is None:
             return False
         if self._odd_jobs:
             self._odd_jobs -= 1
             return False
         keys = self._one_job_keys = self._one_job_keys or pack_words((6, *self._keys.enqueue_one))
-        rest = keys + pack_words(words)
-        answer = self._once(jobs, partial(self._session.run_packed, step("enqueue_one"), ONE_JOB_WORDS, rest))
+        answer = self._once(jobs, self._session.run_packed, step("enqueue_one"), ONE_JOB_WORDS, keys + words)
         self._odd_jobs = PLAIN_AGAIN if answer < 0 else 0
         return bool(answer == 1)
 
-    def _once(self, jobs: Sequence[NewJob], call: Callable[[], Any]) -> Any:
+    def _once(self, jobs: Sequence[NewJob], call: Callable[..., Any], *arguments: Any) -> Any:
         """The answer, or in words that nobody knows whether these jobs were stored."""
         self._session.freshen()
         try:
-            return call()
+            return call(*arguments)
         except BackendUnavailable as problem:
             if getattr(problem.__cause__, "was_sent", False):
                 raise OutcomeUnknown(problem.where, problem.why, [job.id for job in jobs]) from problem

@@ -2,9 +2,12 @@
 
 import struct
 from dataclasses import replace
+from functools import lru_cache
 from hashlib import blake2b
 from math import isfinite
+from operator import attrgetter
 
+from pool.backends.redis.connection import pack_words
 from pool.backends.redis.frames import (
     frame,
     packed_id,
@@ -17,13 +20,50 @@ from pool.jobs.job import LOCAL_OWNER, Cause, NewJob, Outcome, Settlement
 
 def job_arguments(job: NewJob) -> tuple[bytes | str, ...]:
     """Id, queue, priority, body and extras, as parts/intake.lua takes them."""
-    try:
-        job_id = packed_id(job.id)
-    except ValueError as problem:
-        raise InvalidJob(f"job id {job.id!r} is not a UUID in its usual form") from problem
+    job_id = _raw_id(job)
     _check_numbers(job)
     extras = _extras(job)
     return job_id, text_bytes(job.queue, "the queue's name"), str(job.priority), _body(job, extras), extras
+
+
+def plain_words(job: NewJob) -> bytes | None:
+    """The same for a job without extras, without the last, packed for the wire; None for a job that needs a closer look."""
+    if _reasons_for_extras(job) != _NO_REASONS:
+        return None
+    try:
+        words, head = _same_for_many(*_what_many_share(job))
+    except InvalidJob:
+        return None
+    payload = text_bytes(job.payload, "the payload")
+    return b"$16\r\n%b\r\n%b$%d\r\n%b%b\r\n" % (_raw_id(job), words, len(head) + len(payload), head, payload)
+
+
+_reasons_for_extras = attrgetter(
+    "run_at", "delay", "expires_in", "timeout", "limit_key", "batch_id", "unique_key", "idempotency_key", "parent_id",
+    "on_success", "on_failure",
+)  # fmt: skip
+_NO_REASONS = (None, 0.0, None, 0.0, *(None,) * 7)
+_what_many_share = attrgetter("type", "queue", "priority", "max_retries", "max_kills", "owner")
+
+
+@lru_cache(maxsize=1000, typed=True)
+def _same_for_many(
+    kind: str, queue: str, priority: int, max_retries: int, max_kills: int, owner: str
+) -> tuple[bytes, bytes]:
+    """Of jobs without extras: queue and priority as packed words, and the body without the payload."""
+    job = NewJob(
+        id="", type=kind, payload="", queue=queue, priority=priority, max_retries=max_retries, max_kills=max_kills,
+        owner=owner,
+    )  # fmt: skip
+    _check_numbers(job)
+    return pack_words((text_bytes(queue, "the queue's name"), priority)), _body(job, b"")
+
+
+def _raw_id(job: NewJob) -> bytes:
+    try:
+        return packed_id(job.id)
+    except ValueError as problem:
+        raise InvalidJob(f"job id {job.id!r} is not a UUID in its usual form") from problem
 
 
 def _check_numbers(job: NewJob) -> None:
