@@ -11,41 +11,44 @@ local id, queue, body = ARGV[1], ARGV[2], ARGV[4]
 local pending = ROOT .. 'pending:' .. queue
 local SPAN = 70368744177664 -- 2^46, as in parts/places.lua
 
--- known: "paused:max_pending"; a queue that is new, limited or closed by a move takes the other road, and so does an id
--- that is there, or waiting that counts
+-- known: "paused:max_pending"; a queue that is new, limited or closed by a move takes the other road, and so does waiting
+-- that counts
 local known = call('HGET', QUEUES, queue)
 if not known then return 0 end
 if known ~= '0:0' and known ~= '1:0' then return -1 end
 local ageing = call('HGET', STATS, 'ageing')
 if ageing and tonumber(ageing) ~= 0 then return -1 end
-if call('HEXISTS', JOBS, id) == 1 then return 0 end
 local block = block_of(id)
 local is_open = known == '0:0'
-local bound = call('ZSCORE', HEADS, queue)
-local classes = call('ZRANGE', BELLS, '0', '-1')
+local classes = is_open and call('ZRANGE', BELLS, '0', '-1')
 local clock = call('TIME')
 local NOW = tonumber(clock[1]) + tonumber(clock[2]) / 1000000
 
--- from here on it writes: the first write is one that a full store refuses, and where a key is broken it is taken back
+-- from here on it writes: the first write is one that a full store refuses, and where a key is broken or the id is there
+-- already, all is taken back
 local seq = pcall_redis('HINCRBY', STATS, 'seq', '1')
 if type(seq) == 'table' then
   if string.find(seq.err, 'not an integer', 1, true) then return 0 end
   return seq
 end
+if pcall_redis('HSETNX', JOBS, id, struct.pack('>Bdd', 0, NOW, seq) .. body) ~= 1 then
+  call('HINCRBY', STATS, 'seq', '-1')
+  return 0
+end
 local priority = tonumber(ARGV[3])
-local rank = (100 - priority) * SPAN + seq
-local rank_text = string.format('%d', rank) -- a number argument costs the server a longer printf
-local stood = pcall_redis('ZADD', pending, rank_text, id)
-if type(stood) == 'table' then
+local rank = string.format('%d', (100 - priority) * SPAN + seq) -- a number argument costs the server a longer printf
+local stood = pcall_redis('ZADD', pending, rank, id)
+local led = is_open and type(stood) ~= 'table' and pcall_redis('ZADD', HEADS, 'LT', rank, queue)
+if type(stood) == 'table' or type(led) == 'table' then
+  pcall_redis('ZREM', pending, id)
+  call('HDEL', JOBS, id)
   call('HINCRBY', STATS, 'seq', '-1')
   return 0
 end
 enlist(id, seq, block)
-call('HSET', JOBS, id, struct.pack('>Bdd', 0, NOW, seq) .. body)
 local counter = string.format('h:%d:enqueued', NOW / 3600)
 if type(pcall_redis('HINCRBY', STATS, counter, '1')) == 'table' then call('HSET', STATS, counter, '1') end
 if not is_open then return 1 end
-if not bound or rank < tonumber(bound) then call('ZADD', HEADS, rank_text, queue) end
 
 -- ring each class that serves it ("min:max:mode:US queue US ... US", mode * = all but, = only), as parts/places.lua does
 local name = '\31' .. queue .. '\31'
