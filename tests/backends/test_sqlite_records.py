@@ -12,7 +12,7 @@ from pool.backends.contract import JobFilter
 from pool.backends.sqlite import showing
 from pool.backends.sqlite.backend import SqliteBackend
 from pool.backends.sqlite.statements import statements
-from pool.errors import LaneBarred
+from pool.errors import LaneBarred, QueueFull
 from pool.jobs.lifecycle import MOVES, Reason, Status
 from tests.helpers.builders import ANYTHING, Hand, beat, departure, drain, new_job, put, some_pool
 
@@ -200,6 +200,50 @@ def test_a_clock_set_back_loses_no_count_and_no_place(path: str) -> None:
     assert abs(store.job(second).created_at - clock.now) < 1.0
     assert drain(Hand(store)) == [first, second]
     assert (store.statistics().enqueued, store.statistics().completed) == (2, 2)
+
+
+def test_a_clock_set_back_a_little_is_told_of_each_job(path: str) -> None:
+    clock = Clock()
+    store = SqliteBackend(path, wall=clock)
+    began, ids = clock.now, [put(store), put(store)]
+    for back in (0.5, 10.0, 20.0):
+        clock.now = began - back
+        ids.append(put(store))
+    told = [store.job(job_id).created_at - began for job_id in ids]
+    assert told == pytest.approx([0.0, 0.0, 0.0, -10.0, -20.0], abs=0.001)
+    assert drain(Hand(store)) == ids
+
+
+def test_a_plain_job_is_stored_by_few_statements(path: str) -> None:
+    store = SqliteBackend(path)
+    for _ in range(3):
+        put(store)
+    seen: list[str] = []
+    db = store._store._db
+    assert db is not None
+    db.set_trace_callback(seen.append)
+    put(store)
+    db.set_trace_callback(None)
+    assert [sql.split()[0] for sql in seen] == ["BEGIN", "UPDATE", "INSERT", "COMMIT"]
+
+
+def test_what_is_asked_of_a_queue_meanwhile_holds_for_a_plain_job_too(path: str) -> None:
+    """Another process sets the limit, closes it, and stores the same id."""
+    mine, other = SqliteBackend(path), SqliteBackend(path)
+    job = new_job()
+    for store in (mine, mine, other):
+        put(store)
+    other.enqueue([job])
+    assert [receipt.replayed for receipt in mine.enqueue([job])] == [True]
+    other.set_queue("default", max_pending=4)
+    with pytest.raises(QueueFull):
+        put(mine)
+    other.set_queue("default", max_pending=5, paused=True)
+    put(mine)
+    with pytest.raises(QueueFull):
+        put(mine)
+    (queue,) = mine.queues()
+    assert (queue.pending, mine.statistics().enqueued) == (5, 5)
 
 
 def test_a_lane_recovered_by_another_process_is_not_believed_from_memory(path: str) -> None:

@@ -2,7 +2,6 @@
 
 import sqlite3
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from math import inf
 
 from pool.backends.contract import (
@@ -102,15 +101,24 @@ class SqliteBackend:
             return []
         are_plain = intake.check_batch(jobs, batch)
         try:
-            if batch is None:
-                with suppress(bulk.NotNew):
-                    return self._store.write(lambda tx: self._enqueue(tx, jobs, refuse_above, are_plain), durable=True)
-            return self._store.write(lambda tx: intake.enqueue(tx, jobs, refuse_above, batch), durable=True)
+            stored = None if batch else self._enqueue_together(jobs, refuse_above, are_plain)
+            return stored or self._store.write(lambda tx: intake.enqueue(tx, jobs, refuse_above, batch), durable=True)
         except NotSynced as problem:
             raise OutcomeUnknown(problem.where, problem.why, [job.id for job in jobs]) from problem
 
+    def _enqueue_together(
+        self, jobs: Sequence[NewJob], refuse_above: int | None, are_plain: bool
+    ) -> list[Receipt] | None:
+        """None, with nothing stored, when some of them is stored already."""
+        try:
+            return self._store.write(lambda tx: self._enqueue(tx, jobs, refuse_above, are_plain), durable=True)
+        except bulk.NotNew:
+            return None
+
     @staticmethod
     def _enqueue(tx: Transaction, jobs: Sequence[NewJob], refuse_above: int | None, are_plain: bool) -> list[Receipt]:
+        if are_plain and len(jobs) == 1 and refuse_above is None and (stored := bulk.enqueue_alone(tx, jobs[0])):
+            return stored
         return bulk.enqueue(tx, jobs, refuse_above, are_plain=are_plain) or intake.enqueue(tx, jobs, refuse_above)
 
     def cancel(self, job_id: str, *, owner: str | None = None) -> Job:

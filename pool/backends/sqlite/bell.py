@@ -146,6 +146,7 @@ class Bells:
 
     def __init__(self, database: str) -> None:
         self.folder = Path(f"{database}-bells")
+        self._folder_name = str(self.folder)
         self._pid = os.getpid()
         self._seen_ns = 0
         self._classes: list[tuple[Want, str]] = []
@@ -180,7 +181,7 @@ class Bells:
             self.close()
             self._pid = os.getpid()
         try:
-            stamp = self.folder.stat().st_mtime_ns
+            stamp = os.stat(self._folder_name).st_mtime_ns  # noqa: PTH116  # with each ring: a Path takes longer
         except FileNotFoundError:
             self._classes = []
             return

@@ -35,6 +35,25 @@ def enqueue(
         raise NotNew from problem
 
 
+def enqueue_alone(tx: Transaction, job: NewJob) -> list[Receipt] | None:
+    """One job that is plain by `rows.is_plain`, by two statements. None, having changed nothing, when it needs a closer
+    look: its queue or type is new here, the queue closed or full, or its books of this hour are not begun."""
+    queue, kind = tx.host.queue_ids.get(job.queue), tx.host.name_ids.get(job.type)
+    if queue is None or kind is None or not tx.run(_SQL["book one plain job"], (queue, tx.hour)).rowcount:
+        return None
+    now = int(tx.now * rows.MICROSECONDS)
+    values = (
+        now, now + rows.MICROSECONDS, tx.now, raw_id_of(job.id), queue, job.priority, kind,
+        job.max_retries, job.max_kills, job.timeout, job.payload,
+    )  # fmt: skip
+    try:
+        tx.run(_SQL["add one plain job"], values)
+    except sqlite3.IntegrityError as problem:
+        raise NotNew from problem
+    tx.ring(job.queue, job.priority)
+    return [Receipt(job.id, Status.PENDING)]
+
+
 def _is_common(job: NewJob) -> bool:
     keys = (job.idempotency_key, job.unique_key, job.limit_key, job.batch_id)
     return keys == (None, None, None, None)

@@ -1,4 +1,5 @@
 -- What producers and operators do.
+-- Bound in `add one plain job`: 1 the time in microseconds, 2 the first rank that no longer tells it, 3 the time.
 
 -- name: last rank
 SELECT max(rank) FROM jobs;
@@ -11,6 +12,15 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 -- name: add plain job
 INSERT INTO jobs (rank, id, status, queue, priority, type, max_retries, max_kills, timeout, created_at, payload)
 VALUES (?, ?, 1, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: book one plain job
+UPDATE queues SET pending = pending + 1, now_enqueued = now_enqueued + 1
+WHERE id = ? AND hour = ? AND paused < 2 AND (max_pending = 0 OR pending < max_pending);
+
+-- name: add one plain job
+INSERT INTO jobs (rank, created_at, id, status, queue, priority, type, max_retries, max_kills, timeout, payload)
+VALUES (max(?1, 1 + coalesce((SELECT max(rank) FROM jobs), 0)), CASE WHEN (SELECT max(rank) FROM jobs) >= ?2 THEN ?3 END,
+  ?4, 1, ?5, ?6, ?7, ?8, ?9, ?10, ?11);
 
 -- name: status by id
 SELECT status FROM jobs WHERE id = ?;

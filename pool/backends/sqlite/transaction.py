@@ -168,12 +168,12 @@ class Transaction:
         self.moved(queue, None, None, event)
 
     @property
-    def _hour(self) -> int:
+    def hour(self) -> int:
         return int(self.now // _SECONDS_PER_HOUR)
 
     def book(self) -> None:
         """Write the counts of this step to its queues: once before the commit, or sooner where they are needed."""
-        hour, self.made_pending = self._hour, False
+        hour, self.made_pending = self.hour, False
         for queue, counts in self._books.items():
             if self.run(_SQL["book moves"], (*counts, queue, hour)).rowcount == 0:
                 self.run(_SQL["keep hour"], (queue,))
@@ -182,7 +182,7 @@ class Transaction:
         self._books.clear()
 
     def book_death(self) -> None:
-        self.run(_SQL["book death"], (self._hour,))
+        self.run(_SQL["book death"], (self.hour,))
 
     def ring(self, queue: str, priority: int) -> None:
         """After the commit, wake a worker that serves this queue and priority."""
