@@ -270,6 +270,8 @@ def _chunks(items: Iterable[Item], chunked: bool) -> Iterator[list[Item]]:
 
 
 def _object(payload: Mapping[str, Any] | None) -> dict[str, Any]:
+    if type(payload) is dict:
+        return payload  # the usual; nobody changes it
     if payload is not None and not isinstance(payload, Mapping):
         raise InvalidJob(f"payload is a {type(payload).__name__}; give a dict with the job's arguments by name")
     return dict(payload or {})

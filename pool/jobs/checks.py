@@ -52,12 +52,13 @@ class Terms:
     limit: str = ""
     max_running: int = 0
 
-    def checked(self, given: frozenset[str]) -> dict[str, Any]:
-        """What it decides of a job whose caller gives these options itself: the same for each job, so it is looked at once."""
-        known = self._checked.get(given)
+    def checked(self, type_name: str, given: frozenset[str]) -> dict[str, Any]:
+        """What is decided of a job whose caller gives these options itself: the same for each, so it is looked at once."""
+        known = self._checked.get((type_name, given))
         if known is None:
             own = {name: getattr(self, name) for name in _OF_TYPE - given}
-            known = self._checked[given] = {**_each_checked(own), **self._checked_limit()}
+            known = {"type": checked_name(type_name, "type"), **_each_checked(own), **self._limit(type_name)}
+            self._checked[type_name, given] = known
         return known
 
     @property
@@ -65,15 +66,16 @@ class Terms:
         return bool(self.limit or self.max_running)
 
     @cached_property
-    def _checked(self) -> dict[frozenset[str], dict[str, Any]]:
+    def _checked(self) -> dict[tuple[str, frozenset[str]], dict[str, Any]]:
         return {}
 
-    def _checked_limit(self) -> dict[str, Any]:
+    def _limit(self, type_name: str) -> dict[str, Any]:
         if not self.is_limited:
             return {}
         rate = parse_rate(self.limit)
         running = whole_number(self.max_running, "max_running", 0, MAX_COUNT)
-        return {"limit_count": rate.count, "limit_per_s": rate.per_s, "limit_running": running}
+        numbers = {"limit_count": rate.count, "limit_per_s": rate.per_s, "limit_running": running}
+        return {"limit_key": type_name, **numbers}
 
 
 def new_job(
@@ -91,21 +93,16 @@ def new_job(
 
     `payload` is JSON text that already fits the type, where the type is known; `is_ours` as in `checked_payload`.
     """
-    given = _given(options) if options else {}
-    name, text = checked_name(type_name, "type"), checked_payload(payload, max_payload, is_ours=is_ours)
-    fields = {**terms.checked(frozenset(given)), **_each_checked(given)}
-    if terms.is_limited:
-        fields.setdefault("limit_key", name)
-    else:
+    given = _given(options) if options else None
+    text = checked_payload(payload, max_payload, is_ours=is_ours)
+    if not given:
+        fields = terms.checked(type_name, _NOTHING)
+        return NewJob(id=new_job_id(), payload=text, owner=owner, parent_id=parent_id, **fields)
+    fields = {**terms.checked(type_name, frozenset(given)), **_each_checked(given)}
+    if not terms.is_limited:
         fields.pop("limit_key", None)
-    return NewJob(
-        id=fields.pop("job_id", None) or new_job_id(),
-        type=name,
-        payload=text,
-        owner=owner,
-        parent_id=parent_id,
-        **fields,
-    )
+    job_id = fields.pop("job_id", None) or new_job_id()
+    return NewJob(id=job_id, payload=text, owner=owner, parent_id=parent_id, **fields)
 
 
 def _given(options: Options) -> dict[str, Any]:
@@ -155,7 +152,7 @@ def checked_payload(text: str, max_payload: int = MAX_PAYLOAD, *, is_ours: bool 
 
 def is_shallow(text: str) -> bool:
     """Whether JSON has so few brackets, in texts too, that it cannot be nested out of reach."""
-    return text.count("{") + text.count("[") < MAX_DEPTH
+    return len(text) < MAX_DEPTH or text.count("{") + text.count("[") < MAX_DEPTH
 
 
 def checked_name(value: object, field: str) -> str:
@@ -230,6 +227,7 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "on_success": partial(_follow_up, field="on_success"),
     "on_failure": partial(_follow_up, field="on_failure"),
 }
+_NOTHING: frozenset[str] = frozenset()
 _OF_TYPE = frozenset({"queue", "priority", "max_retries", "max_kills", "timeout"})
 
 

@@ -35,9 +35,11 @@ def draft_call(
     max_payload: int = checks.MAX_PAYLOAD,
 ) -> NewJob:
     """A job from a call's arguments, which are checked against the signature."""
-    refuse_main(job_type)
+    if job_type.is_of_main:
+        raise _of_main(job_type)
     payload = job_type.signature.payload_of(args, kwargs)
-    options = with_keys(options, job_type, payload)
+    if job_type.makes_keys:
+        options = with_keys(options, job_type, payload)
     return checks.new_job(
         job_type.name,
         payload,
@@ -85,11 +87,9 @@ def with_keys(options: Options, job_type: JobType, payload: str) -> Options:
     return options
 
 
-def refuse_main(job_type: JobType) -> None:
-    """A job of `__main__` has a name that no worker can import."""
-    if job_type.name.startswith("__main__."):
-        function = job_type.function.__qualname__
-        raise InvalidJob(
-            f"job {function!r} is defined in __main__, the script that was started, which workers cannot import: "
-            f"move it into a module (tasks.py) and import it from there, or name it: @pool.job(name='tasks.{function}')"
-        )
+def _of_main(job_type: JobType) -> InvalidJob:
+    function = job_type.function.__qualname__
+    return InvalidJob(
+        f"job {function!r} is defined in __main__, the script that was started, which workers cannot import: "
+        f"move it into a module (tasks.py) and import it from there, or name it: @pool.job(name='tasks.{function}')"
+    )

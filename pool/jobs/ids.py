@@ -14,7 +14,7 @@ def new_job_id() -> str:
     fraction = nanoseconds * 4096 // 1_000_000
     chance = int.from_bytes(os.urandom(8), "big") >> 2
     number = milliseconds << 80 | 7 << 76 | fraction << 64 | 0b10 << 62 | chance
-    text = f"{number:032x}"
+    text = number.to_bytes(16, "big").hex()
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 

@@ -7,6 +7,7 @@ import inspect
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
+from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pool.errors import InvalidJob, InvalidPayload
@@ -115,7 +116,15 @@ class Signature:
 
     @cached_property
     def _write_json(self) -> "Callable[[BaseModel], bytes]":
-        return partial(self._model.__pydantic_serializer__.to_json, by_alias=True, exclude_unset=True, warnings="error")
+        """Refuses a value that is not what its annotation says. A plain one always is, once read, and to say "error" for
+        nothing takes as long as all else here."""
+        warnings: Any = False if self._is_plain else "error"
+        write = self._model.__pydantic_serializer__.to_json
+        return partial(write, by_alias=True, exclude_unset=True, warnings=warnings)
+
+    @property
+    def _is_plain(self) -> bool:
+        return not self._takes_rest and all(map(_is_plain, self._hints().values()))
 
     @cached_property
     def _names(self) -> dict[str, str]:
@@ -221,6 +230,15 @@ def _field(hint: Any, name: str, parameter: inspect.Parameter) -> Any:
     if is_told(parameter.default):
         return kind, Field(default=parameter.default, alias=name, title=name)
     return kind, Field(default_factory=lambda: None, alias=name, title=name)
+
+
+def _is_plain(hint: Any) -> bool:
+    """Whether it is a plain kind, or one of several."""
+    kinds = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, UnionType) else (hint,)
+    return all(any(kind is plain for plain in _PLAIN) for kind in kinds)
+
+
+_PLAIN = (str, int, float, bool, NoneType)
 
 
 def _is_rest(parameter: inspect.Parameter) -> bool:

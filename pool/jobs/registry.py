@@ -91,6 +91,16 @@ class JobType:
     def is_async(self) -> bool:
         return inspect.iscoroutinefunction(self.function)
 
+    @cached_property
+    def is_of_main(self) -> bool:
+        """Whether it is named after `__main__`: then no worker can import it."""
+        return self.name.startswith("__main__.")
+
+    @cached_property
+    def makes_keys(self) -> bool:
+        """Whether a job's keys may come from its payload."""
+        return self.unique_key is not None or self.limit_key is not None
+
     @property
     def bare_name(self) -> str:
         return self.name.rpartition(".")[2]
