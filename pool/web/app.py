@@ -1,7 +1,7 @@
 """The application: services, routes, and what every request goes through.
 
-From the outside in: `LastResort` (headers, nothing escapes), `BodyLimit`, `Door` (who is calling), `StraightEnqueue`
-(the hot route), the routes.
+From the outside in: `LastResort` (headers, nothing escapes), `BodyLimit`, `Door` (who is calling), the routes. The hot route
+goes through the same doors, but past the framework, which would take a good part of its time.
 More routes are added with `app.include_router`; another way to sign in with `app.state.sign_in_ways.append(…)`, a
 function from the ASGI scope to a `Caller` or None; pages for strangers with `app.state.open_paths.add(…)`.
 """
@@ -16,6 +16,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.routing import Match
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pool.backends.contract import Backend
 from pool.errors import JobpoolError
@@ -28,17 +29,26 @@ from pool.web.desk import StoreDesk
 from pool.web.limits import BodyLimit, LastResort
 from pool.web.problems import Problem, response_to
 from pool.web.services import Services
-from pool.web.straight import StraightEnqueue
+from pool.web.straight import StraightEnqueue, is_enqueue
 from pool.web.typebook import TypeBook
 from pool.web.webhooks import deliver_all
 
 OPEN_PATHS = frozenset({"/healthz", "/openapi.json"})
 
 
-def create_app(config: Config, open_store: Callable[[], Backend]) -> FastAPI:
+class App(FastAPI):
+    """The framework, and a way past it for the hot route."""
+
+    straight: ASGIApp
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await (self.straight if is_enqueue(scope) else super().__call__)(scope, receive, send)
+
+
+def create_app(config: Config, open_store: Callable[[], Backend]) -> App:
     """The HTTP API on the store that `open_store` opens (once in each thread)."""
     services = Services(config, StoreDesk(open_store), Tokens(config.tokens), TypeBook(config), asyncio.Event())
-    app = FastAPI(
+    app = App(
         title="jobpool",
         version=VERSION,
         openapi_url=None,
@@ -55,11 +65,17 @@ def create_app(config: Config, open_store: Callable[[], Backend]) -> FastAPI:
         app.router.routes.extend(router.routes)
     add_dashboard(app, config)
     _answer_errors(app)
-    app.add_middleware(StraightEnqueue, services=services)
-    app.add_middleware(Door, ways=app.state.sign_in_ways, open_paths=app.state.open_paths, failures=services.failures)
-    app.add_middleware(BodyLimit)
-    app.add_middleware(LastResort)
+    _put_behind_doors(app, StraightEnqueue(services), services)
     return app
+
+
+def _put_behind_doors(app: App, straight: ASGIApp, services: Services) -> None:
+    known = {"ways": app.state.sign_in_ways, "open_paths": app.state.open_paths, "failures": services.failures}
+    doors: list[tuple[Any, dict[str, Any]]] = [(Door, known), (BodyLimit, {}), (LastResort, {})]
+    for door, options in doors:
+        app.add_middleware(door, **options)
+        straight = door(straight, **options)
+    app.straight = straight
 
 
 @contextlib.asynccontextmanager

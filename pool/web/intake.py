@@ -53,7 +53,7 @@ def _draft(
     options = Options(**more, queue=body.queue, priority=body.priority, max_retries=body.max_retries, delay=body.delay)
     text = checks.payload_text(body.payload)
     options["limit_key"] = found.limit_key_of(body.payload)
-    job = checks.new_job(found.name, text, terms, options, owner=caller.name, max_payload=max_payload)
+    job = checks.new_job(found.name, text, terms, options, owner=caller.name, max_payload=max_payload, is_ours=True)
     _refuse_beyond(job, body, caller)
     book.check(found, body.payload)
     key = _unique_key(unique_key, found, body, caller)

@@ -6,7 +6,7 @@ the documented route in `jobs`; measured in tests/web/test_load.py.
 
 from pydantic_core import to_json
 from starlette.responses import Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from pool.errors import JobpoolError
 from pool.web.jobs import enqueue_one, one_key
@@ -16,16 +16,18 @@ from pool.web.services import Services, refuse_other_roles, refuse_other_than_js
 PRODUCERS = ("producer",)
 
 
-class StraightEnqueue:
-    """ASGI middleware behind the door: the caller is known."""
+def is_enqueue(scope: Scope) -> bool:
+    """Whether this is a request of the hot route."""
+    return bool(scope["type"] == "http" and scope["path"] == "/jobs" and scope["method"] == "POST")
 
-    def __init__(self, app: ASGIApp, services: Services) -> None:
-        self._app, self._services = app, services
+
+class StraightEnqueue:
+    """ASGI application behind the door: the caller is known."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] != "/jobs" or scope["method"] != "POST":
-            await self._app(scope, receive, send)
-            return
         try:
             response = await self._enqueue(scope, receive)
         except JobpoolError as error:
