@@ -97,7 +97,7 @@ class Job(drafts.Declared, Generic[P, R]):
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Receipt:
         """Store the job in the configured backend; it is there when this returns."""
-        return _client().enqueue_call(self, args, kwargs)
+        return _find_client()().enqueue_call(self, args, kwargs)
 
     def enqueue_in(self, seconds: Span, *args: P.args, **kwargs: P.kwargs) -> Receipt:
         """Store the job to run no sooner than this many seconds from now."""
@@ -182,7 +182,9 @@ def _names(names: Sequence[str], field: str) -> tuple[str, ...]:
     return tuple(checked_name(name, field) for name in listed)
 
 
-def _client() -> "Client":
+@functools.cache
+def _find_client() -> "Callable[[], Client]":
+    """Found once: to import anew with each call takes longer than to draft the job, when the caller has rested."""
     from pool.client import default_client
 
-    return default_client()
+    return default_client

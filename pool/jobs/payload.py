@@ -149,8 +149,12 @@ class Signature:
     def _takes_rest(self) -> bool:
         return any(_is_rest(parameter) for parameter in self.parameters.values())
 
+    @cached_property
+    def _taken_by_position(self) -> list[str]:
+        return [name for name, p in self.parameters.items() if p.kind is Kind.POSITIONAL_OR_KEYWORD]
+
     def _by_name(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        names = [name for name, p in self.parameters.items() if p.kind is Kind.POSITIONAL_OR_KEYWORD]
+        names = self._taken_by_position
         if len(args) > len(names):
             self._refuse({"arguments": f"{len(args)} given by position, at most {len(names)} are taken"})
         by_position = dict(zip(names, args, strict=False))
