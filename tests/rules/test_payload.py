@@ -4,14 +4,14 @@ import json
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from enum import Enum
+from enum import Enum, StrEnum
 from typing import Annotated, Any
 from uuid import UUID, uuid4
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Field
 
 from pool.errors import InvalidJob, InvalidPayload
 from pool.jobs.payload import Signature
@@ -177,6 +177,38 @@ def test_a_typed_nan_is_refused_with_the_reason(value: float) -> None:
     with pytest.raises(InvalidPayload, match="NaN"):
         signature(job).payload_of((value,), {})
     assert signature(job).payload_of((1.0,), {"note": "NaN or Infinity"}) == '{"a":1.0,"note":"NaN or Infinity"}'
+
+
+def test_a_validator_that_makes_another_kind_of_it_is_told(recwarn: pytest.WarningsRecorder) -> None:
+    """Of plain kinds the writer does not watch for this; a kind with a validator of its own is not plain."""
+
+    def job(n: int, mail: Annotated[str, AfterValidator(lambda text: object())]) -> None: ...
+
+    with pytest.raises(InvalidPayload, match="cannot be written as JSON"):
+        signature(job).payload_of((1, "a@example.org"), {})
+    assert not recwarn.list
+
+
+class Shade(StrEnum):
+    DARK = "dark"
+
+
+@pytest.mark.parametrize("value", [True, 1, 1.5, "x", "1", None, Shade.DARK, 10**30, -0.0, b"x", [1], {}])
+def test_plain_kinds_are_written_as_by_a_writer_that_watches(value: Any) -> None:
+    def plain(a: int | None = None, b: str = "", c: float = 0.0, d: bool = False, e: int | str = 0) -> None: ...
+
+    def watched(
+        a: int | None = None, b: str = "", c: float = 0.0, d: bool = False, e: int | str = 0, f: date | None = None
+    ) -> None: ...
+
+    for name in "abcde":
+        told = []
+        for function in (plain, watched):
+            try:
+                told.append(signature(function).payload_of((), {name: value}))
+            except InvalidPayload as refusal:
+                told.append(str(refusal))
+        assert told[0] == told[1]
 
 
 def test_a_number_with_more_digits_than_readers_take_is_refused() -> None:
