@@ -41,6 +41,7 @@ def enqueue_alone(tx: Transaction, job: NewJob) -> list[Receipt] | None:
     queue, kind = tx.host.queue_ids.get(job.queue), tx.host.name_ids.get(job.type)
     if queue is None or kind is None or not tx.run(_SQL["book one plain job"], (queue, tx.hour)).rowcount:
         return None
+    tx.ring_ahead(job.queue, job.priority)
     now = int(tx.now * rows.MICROSECONDS)
     values = (
         now, now + rows.MICROSECONDS, tx.now, raw_id_of(job.id), queue, job.priority, kind,
@@ -50,7 +51,6 @@ def enqueue_alone(tx: Transaction, job: NewJob) -> list[Receipt] | None:
         tx.run(_SQL["add one plain job"], values)
     except sqlite3.IntegrityError as problem:
         raise NotNew from problem
-    tx.ring(job.queue, job.priority)
     return [Receipt(job.id, Status.PENDING)]
 
 
