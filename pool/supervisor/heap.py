@@ -7,6 +7,7 @@ import sys
 _ABOVE_ANY_GAP, _LARGEST, _SMALLEST = 120 * 1024, 64 * 1024, 24  # bytes
 _KEPT_BY_SIZE = 1040  # up to here the library keeps freed blocks for the very next of that size (in steps of 16)
 _MOST_IN_ALL = 2 * 1024 * 1024  # should another library be in its place, which orders blocks otherwise
+_clear_caches = getattr(sys, "_clear_internal_caches", None) or sys._clear_type_cache  # before Python 3.13
 
 
 def settle() -> None:
@@ -15,7 +16,7 @@ def settle() -> None:
     # The garbage among it (less than 1 MB) stays: to look for it would take a tenth of the start.
     gc.freeze()
     gc.collect()  # of nothing: it gives back spare objects
-    sys._clear_type_cache()  # else each name that a child looks up drives out one of ours, whose count is written
+    _clear_caches()  # else each name that a child looks up drives out one of ours, whose count is written
     if hasattr(libc := ctypes.CDLL(None), "gnu_get_libc_version"):
         _fill_gaps(libc)
 
