@@ -61,7 +61,11 @@ def test_a_demo_that_is_ended_leaves_no_pool_behind(library: Path, number: signa
     demo.send_signal(number)
 
     demo.communicate(timeout=60)
-    assert demo.returncode == {signal.SIGKILL: -number}.get(number, 128 + number)
+    # A Python that is interrupted while it executes a text (to make a dataclass) remembers that for its end, and leaves by
+    # the signal itself, though the interrupt was caught. Shells show 130 for either.
+    by_signal, in_words = -number, 128 + number
+    ways = {signal.SIGKILL: [by_signal], signal.SIGINT: [by_signal, in_words]}
+    assert demo.returncode in ways.get(number, [in_words])
     until(lambda: not Path(f"/proc/{supervisor}").exists(), "the end of the pool")
     assert number == signal.SIGKILL or not folder.exists()
     shutil.rmtree(folder, ignore_errors=True)
