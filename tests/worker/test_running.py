@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from pool.backends.sqlite.bell import Bells, Ring
 from pool.board.lanes import Phase
 from pool.board.record import Exit, State
+from pool.clock import monotonic_now
 from pool.descriptors import readable
 from pool.jobs.lifecycle import Reason, Status
 from tests.helpers.hired import Shop
@@ -160,6 +162,17 @@ def test_a_worker_is_replaced_after_about_so_many_jobs(shop: Shop) -> None:
 def test_a_worker_is_replaced_after_a_while(shop: Shop) -> None:
     worker = shop.hire(max_age=0.2)
     until(lambda: worker.process.exit == Exit.MAX_AGE, "the announcement")
+    assert worker.stop() == 0
+
+
+def test_a_worker_that_is_rung_for_nothing_all_the_time_still_grows_old(shop: Shop) -> None:
+    """Whoever is rung goes straight to the job that should be there, past its limits: not twice in a row."""
+    worker = shop.hire(max_age=0.5)
+    worker.until_idle()
+    bells, give_up_at = Bells(f"{shop.folder}/store.db"), monotonic_now() + 20
+    while worker.process.exit != Exit.MAX_AGE:  # without a pause: no sleep of the worker ends in another way
+        bells.ring([Ring("default", 10)])
+        assert monotonic_now() < give_up_at
     assert worker.stop() == 0
 
 
