@@ -62,6 +62,7 @@ def make_plan(loaded: Loaded, *, options: Options | None = None, notices: tuple[
         runtime_dir=runtime_dir(config),
         state_dir=state_dir(config),
         stop_timeout=config.pool.stop_timeout,
+        merge_memory=config.pool.merge_memory,
         socket_mode=int(config.status.socket_mode, 8),
         status_listen=config.status.listen,
         config_path=str(loaded.path.absolute()) if loaded.path else None,

@@ -60,6 +60,10 @@ class PoolSection(Section):
     retire_timeout: Duration = Field(
         0, description="how long a worker replaced by a reload may finish its job; 0 = as long as it takes"
     )
+    merge_memory: bool = Field(
+        False,
+        description="let the kernel keep pages of equal contents once for all processes (KSM, Linux 6.4); ksmd must run",
+    )
 
 
 class AppSection(Section):

@@ -16,6 +16,7 @@ from pool.supervisor.control import LastReload, Reply, Resident
 from pool.supervisor.fork import adopt_orphans
 from pool.supervisor.house import House
 from pool.supervisor.lock import RuntimeLock
+from pool.supervisor.merging import Merging
 from pool.supervisor.obedience import Obedience
 from pool.supervisor.planned import Plan, Reread
 from pool.supervisor.premises import drain
@@ -49,6 +50,7 @@ class Supervisor:
         self._has_started = False
         self._stopping: Stopping | None = None
         self._post = Post()
+        self._merging = Merging()
 
     # ------------------------------------------------------------------ the life
 
@@ -94,6 +96,7 @@ class Supervisor:
         for notice in self.plan.notices:
             log.warning(notice)
         self._scaling.compare_with_memory()
+        self._merging.want(self.plan.merge_memory)
         heap.settle()
         gc.enable()
 
@@ -213,6 +216,7 @@ class Supervisor:
 
     def _take_plan(self, plan: Plan) -> None:
         self.plan = plan
+        self._merging.want(plan.merge_memory)
 
     # ------------------------------------------------------------------ what residents read
 

@@ -24,6 +24,7 @@ class Plan:
     runtime_dir: Path
     state_dir: Path
     stop_timeout: float = 30.0
+    merge_memory: bool = False
     socket_mode: int = 0o660
     status_listen: str = ""
     config_path: str | None = None
