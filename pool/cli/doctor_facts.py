@@ -10,7 +10,7 @@ import shutil
 import sqlite3
 import stat
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,6 +21,7 @@ from pool.cli import control
 from pool.clock import wall_now
 from pool.config import Loaded, runtime_dir, socket_path
 from pool.errors import JobpoolError
+from pool.supervisor.merging import is_merging
 from pool.version import VERSION
 
 UNIT_FOLDERS = (
@@ -29,6 +30,7 @@ UNIT_FOLDERS = (
     "/usr/local/lib/systemd/system",
     "/usr/lib/systemd/system",
 )
+KSMD = Path("/sys/kernel/mm/ksm/run")
 TIME_ERROR = 5  # adjtimex(2): the clock is not synchronised
 ADJTIMEX_BYTES = 512
 
@@ -44,6 +46,19 @@ class FileFacts:
     uid: int
     is_usable: bool
     size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Merging:
+    """What the kernel says of merging memory (KSM): that it can, that its thread works, that the supervisor lets it, and how
+    many bytes of the pool's processes are in merged pages, which saves at most `saved`. None: it does not say.
+    """
+
+    is_able: bool
+    is_working: bool | None = None
+    is_let: bool | None = None
+    merged: int = 0
+    saved: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +88,7 @@ class Facts:
     config_file: FileFacts | None = None
     is_clock_synchronised: bool | None = None
     memory_bytes: int | None = None
+    merging: Merging | None = None
     sqlite_version: tuple[int, int, int] = sqlite3.sqlite_version_info[:3]
     own_version: str = ""
     uid: int = 0
@@ -147,8 +163,10 @@ def _running_pool(loaded: Loaded) -> dict[str, Any]:
         status = control.ask(socket_path(loaded.config), "GET", "/status")[1]
     except control.PoolUnreachable as error:
         nofile = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-        return {"pool_trouble": str(error), "limits": {"open files": nofile}}
-    return {"status": status, "limits": _limits_of(status["pool"]["pid"])}
+        return {"pool_trouble": str(error), "limits": {"open files": nofile}, "merging": merging_of([])}
+    supervisor, others = status["pool"]["pid"], [status["keeper"] or {}, *status["workers"]]
+    pids = [supervisor, *(pid for other in others if (pid := other.get("pid")))]
+    return {"status": status, "limits": _limits_of(supervisor), "merging": merging_of(pids)}
 
 
 def _limits_of(pid: int) -> dict[str, int]:
@@ -159,6 +177,26 @@ def _limits_of(pid: int) -> dict[str, int]:
         return {}
     rows = {line[:26].strip().lower().removeprefix("max "): line[26:].split() for line in lines}
     return {name: int(row[1]) for name, row in rows.items() if len(row) > 1 and row[1].isdigit()}
+
+
+def merging_of(pids: Sequence[int]) -> Merging:
+    """Of these processes, the first of which is the supervisor."""
+    working = _or_none(lambda: KSMD.read_text().strip() == "1")
+    stats = [_merging_stat(pid) for pid in pids]
+    let = stats[0].get("ksm_merge_any") if stats else None
+    return Merging(
+        is_able=is_merging() is not None,
+        is_working=working,
+        is_let=None if let is None else let == "yes",
+        merged=sum(int(stat.get("ksm_merging_pages", 0)) for stat in stats) * os.sysconf("SC_PAGE_SIZE"),
+        saved=max(0, sum(int(stat.get("ksm_process_profit", 0)) for stat in stats)),
+    )
+
+
+def _merging_stat(pid: int) -> dict[str, str]:
+    """By name; empty where the kernel has no such file, or the process is no more or a stranger's."""
+    text = _or_none(Path(f"/proc/{pid}/ksm_stat").read_text) or ""
+    return {name.rstrip(":"): value for name, value in map(str.split, text.splitlines())}
 
 
 # ---------------------------------------------------------------- the store

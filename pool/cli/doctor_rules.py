@@ -172,6 +172,30 @@ def _configuration(facts: Facts) -> Findings:
         )
 
 
+def _merging(facts: Facts) -> Findings:
+    found = facts.merging
+    if found is None or not facts.loaded.config.pool.merge_memory:
+        return
+    if not found.is_able:
+        yield Finding(
+            "warning", "merge_memory", "this kernel cannot merge memory",
+            "[pool] merge_memory = false, or a kernel that can: Linux 6.4 or newer with CONFIG_KSM",
+        )  # fmt: skip
+    elif found.is_working is False:
+        yield Finding(
+            "warning", "merge_memory", "ksmd, the kernel's thread that merges memory, does not run",
+            "as root: echo 1 > /sys/kernel/mm/ksm/run; "
+            "for each boot: echo 'w /sys/kernel/mm/ksm/run - - - - 1' > /etc/tmpfiles.d/ksm.conf",
+        )  # fmt: skip
+    elif found.is_let is False:
+        yield Finding("warning", "merge_memory", "the running pool does not let the kernel merge", "jobpool reload")
+    elif found.merged:
+        says = f"{size(found.merged)} of the pool are in merged pages, which saves up to {size(found.saved) or '0 B'}"
+        yield Finding("ok", "merge_memory", says)
+    elif found.is_working:
+        yield Finding("ok", "merge_memory", "ksmd runs; nothing of the pool is merged yet")
+
+
 def _pool_is_well(facts: Facts) -> Findings:
     if facts.status is None:
         yield Finding("note", "pool", facts.pool_trouble, "jobpool start, or: systemctl start jobpool")
@@ -224,5 +248,5 @@ def _queues(facts: Facts) -> Findings:
 
 RULES: tuple[Rule, ...] = (
     _pool_is_well, _configuration, *UNIT_RULES, _store_answers, _file_system, _room, _database_permissions,
-    _sqlite_version, _redis, _clock, _socket, _versions, _queues,
+    _sqlite_version, _redis, _clock, _socket, _versions, _queues, _merging,
 )  # fmt: skip

@@ -3,7 +3,7 @@
     python -m tests.bench throughput --backend redis --workers 2 --runs 3
     python -m tests.bench pickup | recovery | idle | footprint | enqueue | pending [--backend sqlite|redis|valkey] …
     python -m tests.bench boot | http          # what people wait for
-    python -m tests.bench footprint            # memory of an idle pool by role, and of each further worker
+    python -m tests.bench footprint            # memory of an idle pool by role, and of each further worker; --merge: merged by the kernel
     python -m tests.bench anatomy              # where the CPU of a job goes, what each promise adds
     python -m tests.bench growth               # by workers, payload and pending jobs; writes docs/plots
     python -m tests.bench scale                # what one Redis carries
@@ -44,6 +44,9 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=0, help="0: what suits the measure")
     parser.add_argument("--quick", action="store_true", help="few runs of few jobs, to try whether it works")
+    parser.add_argument(
+        "--merge", action="store_true", help="footprint: with merge_memory; the machine's ksmd must run"
+    )
     parser.add_argument("--out", help="folder for plots and numbers; without it docs/plots (--quick: a new one)")
     parser.add_argument(
         "--write", action="store_true", help="all, scale, anatomy: put the tables into the pages of docs/"

@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.bench import pools
+from tests.bench import merging, pools
 from tests.bench.measures import Found, Options
 from tests.helpers.house import House
 
@@ -43,6 +43,11 @@ def pss_bytes(pid: int) -> int:
     return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
 
 
+def sizes_of(house: House) -> dict[str, float]:
+    """PSS of each role, in MiB."""
+    return {role: sum(map(pss_bytes, pids)) / MIB for role, pids in roles_of(house).items()}
+
+
 def idle(options: Options) -> Found:
     """CPU of the idle tree by role, and of the server, in 20 s."""
     trees = []
@@ -73,14 +78,19 @@ def cpu_in(roles: Roles, seconds: float) -> dict[str, tuple[float, int]]:
 
 
 def footprint(options: Options) -> Found:
-    """PSS of the tree by role, and what each further worker adds."""
+    """PSS of the tree by role, and what each further worker adds; with `merge`, once the kernel has merged what is alike."""
     trees: dict[int, float] = {}
+    if options.merge:
+        merging.refuse_without()
     with pools.store_for(options.backend) as server:
         for workers in (FEW, MANY):
-            with pools.pool_on(server, workers) as house:
+            with pools.pool_on(server, workers, environ=merging.MERGED if options.merge else None) as house:
                 house.wait_until(house.enqueue("tasks.noop"), "completed")
-                time.sleep(SETTLED_AFTER_S)
-                sizes = {role: sum(map(pss_bytes, pids)) / MIB for role, pids in roles_of(house).items()}
+                if options.merge:
+                    merging.let_settle(lambda house=house: sum(sizes_of(house).values()), SETTLED_AFTER_S)
+                else:
+                    time.sleep(SETTLED_AFTER_S)
+                sizes = sizes_of(house)
                 trees[workers] = sum(sizes.values())
                 words = ", ".join(f"{role} {size:.1f}" for role, size in sizes.items())
                 print(f"{workers} workers: PSS of the tree {trees[workers]:.1f} MiB: {words}", flush=True)

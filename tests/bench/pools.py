@@ -68,9 +68,12 @@ def store_for(backend: str) -> Iterator[Server | None]:
 
 
 @contextmanager
-def pool_on(server: Server | None, workers: int, settings: str = "") -> Iterator[House]:
-    """A ready pool, on a database of its own when there is no server; `settings` as for a house."""
-    house = House(workers=workers, app=APP, settings=settings, backend=server.url if server else None)
+def pool_on(
+    server: Server | None, workers: int, settings: str = "", environ: dict[str, str] | None = None
+) -> Iterator[House]:
+    """A ready pool, on a database of its own when there is no server; `settings` and `environ` as for a house."""
+    url = server.url if server else None
+    house = House(workers=workers, app=APP, settings=settings, environ=environ, backend=url)
     try:
         yield house.start()
     finally:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from tests.bench import boot, footprint, measures, pages, scale, speeds
+from tests.bench import boot, footprint, measures, merging, pages, scale, speeds
 from tests.bench.measures import Found, Options
 
 MANY, FEW = 1_000_000, 20_000
@@ -61,7 +61,7 @@ def as_markdown(rows: list[Row]) -> str:
 
 
 def _options(options: Options, **changes: object) -> Options:
-    return argparse.Namespace(**{**vars(options), "jobs": 0, **changes})
+    return argparse.Namespace(**{**vars(options), "jobs": 0, "merge": False, **changes})
 
 
 # ---------------------------------------------------------------- the parts
@@ -141,6 +141,10 @@ def rest(options: Options) -> Iterator[Row]:
             f"memory of that tree (PSS), {NAMES[backend]}", f"< {most} MB", f"{tree:.0f} MB", tree < most, command
         )
         yield Row(f"each further worker, {NAMES[backend]}", "< 4 MB", f"{more:.1f} MB", more < 4, command)
+        if merging.runs():
+            tree = footprint.footprint(_options(here, merge=True))["pss_mib"] * MB_PER_MIB
+            what, command = f"memory of that tree with merge_memory, {NAMES[backend]}", command + " --merge"
+            yield Row(what, "", f"{tree:.0f} MB", None, command)
 
 
 def recovery(options: Options) -> Iterator[Row]:

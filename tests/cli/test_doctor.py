@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from pool.backends.contract import PoolState, QueueState
-from pool.cli.doctor_facts import Facts, FileFacts, file_system_of, read_unit, service_section
+from pool.cli.doctor_facts import Facts, FileFacts, Merging, file_system_of, merging_of, read_unit, service_section
 from pool.cli.doctor_rules import examine, is_wal_reset_fixed
 from pool.cli.doctor_unit import Finding, _bytes, _seconds
 from pool.config import Loaded
 from pool.identity import PoolId
 from pool.settings import Config
+from pool.supervisor.merging import is_merging
 from tests.helpers.house import House
 
 SHIPPED = Path(__file__).parents[2] / "systemd" / "jobpool.service"
@@ -130,6 +131,41 @@ def test_each_trouble_has_a_remedy(wrong: dict[str, Any], check: str, remedy: st
     (finding,) = bad(facts(**wrong))
     assert finding.check == check
     assert remedy in finding.remedy
+
+
+@pytest.mark.parametrize(
+    ("merging", "level", "words", "remedy"),
+    [
+        (Merging(False), "warning", "cannot merge", "Linux 6.4 or newer with CONFIG_KSM"),
+        (Merging(True, False), "warning", "does not run", "as root: echo 1 > /sys/kernel/mm/ksm/run; for each boot: "
+         "echo 'w /sys/kernel/mm/ksm/run - - - - 1' > /etc/tmpfiles.d/ksm.conf"),
+        (Merging(True, True, False), "warning", "the running pool does not", "jobpool reload"),
+        (Merging(True, True, True, 73_000_000, 68_000_000), "ok", "73 MB of the pool are in merged pages, which saves up to 68 MB", ""),
+        (Merging(True, True, None, 4096), "ok", "saves up to 0 B", ""),
+        (Merging(True, True, True), "ok", "nothing of the pool is merged yet", ""),
+    ],
+)  # fmt: skip
+def test_what_merging_lacks_has_a_remedy_and_what_it_gives_is_told(
+    merging: Merging, level: str, words: str, remedy: str
+) -> None:
+    found = facts(config={"pool": {"merge_memory": True}}, merging=merging)
+    (finding,) = [finding for finding in examine(found) if finding.check == "merge_memory"]
+    assert finding.level == level
+    assert words in finding.says
+    assert remedy in finding.remedy
+
+
+def test_nothing_is_said_of_merging_where_nobody_wants_it() -> None:
+    assert not any(finding.check == "merge_memory" for finding in examine(facts(merging=Merging(False))))
+    unknown = facts(config={"pool": {"merge_memory": True}}, merging=Merging(True, None, None))
+    assert not any(finding.check == "merge_memory" for finding in examine(unknown))
+
+
+def test_what_the_kernel_merges_is_read() -> None:
+    found = merging_of([os.getpid()])
+    assert found.is_able is (is_merging() is not None)
+    assert found.is_let in (None, is_merging())
+    assert found.saved <= found.merged
 
 
 def test_redis_that_may_lose_jobs_gets_the_commands_to_type() -> None:
