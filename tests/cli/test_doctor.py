@@ -9,7 +9,16 @@ from typing import Any
 import pytest
 
 from pool.backends.contract import PoolState, QueueState
-from pool.cli.doctor_facts import Facts, FileFacts, Merging, file_system_of, merging_of, read_unit, service_section
+from pool.cli.doctor_facts import (
+    KSMD,
+    Facts,
+    FileFacts,
+    Merging,
+    file_system_of,
+    merging_of,
+    read_unit,
+    service_section,
+)
 from pool.cli.doctor_rules import examine, is_wal_reset_fixed
 from pool.cli.doctor_unit import Finding, _bytes, _seconds
 from pool.config import Loaded
@@ -240,6 +249,15 @@ def test_the_shipped_unit_and_a_real_pool_are_well(open_house: Callable[..., Hou
     assert {"pool", "KillMode", "TimeoutStopSec", "open files", "store", "data", "socket"} <= {
         found["check"] for found in findings if found["level"] == "ok"
     }
+
+
+@pytest.mark.skipif(is_merging() is None or not KSMD.exists(), reason="this kernel does not merge memory")
+def test_a_real_pool_that_may_be_merged_hears_of_ksmd(open_house: Callable[..., House]) -> None:
+    house = open_house(workers=1, environ={"JOBPOOL_POOL__MERGE_MEMORY": "true"})
+    (finding,) = [found for found in house.cli_json("doctor") if found["check"] == "merge_memory"]
+    is_working = KSMD.read_text().strip() == "1"
+    assert finding["level"] == ("ok" if is_working else "warning")
+    assert ("echo 1 >" in finding["remedy"]) is not is_working
 
 
 def test_an_error_makes_the_answer_negative_and_is_the_last_thing_said(open_house: Callable[..., House]) -> None:
