@@ -39,7 +39,7 @@ def is_merging() -> bool | None:
 
 
 def _asked(merge: bool) -> bool:
-    # Taking it back copies what was merged, up to some 20 ms, and any signal would break that off.
+    # Taking it back copies what was merged, for some 10 ms, and any signal would break that off.
     blocked_before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:
         number = 0 if _prctl(_PR_SET_MEMORY_MERGE, int(merge), 0, 0, 0) == 0 else ctypes.get_errno()

@@ -1,11 +1,12 @@
 """What the measures print and draw: without measuring anything."""
 
+from argparse import Namespace
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
-from tests.bench import growth, model, pages, plots
+from tests.bench import footprint, growth, merging, model, pages, plots, table
 
 COSTS = {
     "server_us": 25.0,
@@ -67,3 +68,25 @@ def test_the_model_grows_with_the_square_only_where_keepers_look_at_each_other()
     assert many.idle == pytest.approx(10 * few.idle)
     assert many.keepers == pytest.approx(10 * few.keepers)
     assert model.first_limit(COSTS).startswith("With 100 workers a host, limits are met in this order: ")
+
+
+def test_without_ksmd_merging_is_not_measured_but_the_remedy_told(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(merging, "KSM", tmp_path)
+    for written in (None, "0\n", "2\n"):
+        if written is not None:
+            (tmp_path / "run").write_text(written)
+        with pytest.raises(SystemExit, match=f"echo 1 > {tmp_path}/run"):
+            footprint.footprint(Namespace(merge=True, backend="sqlite"))
+
+
+@pytest.mark.parametrize(("works", "rows"), [(True, 2), (False, 0)])
+def test_the_table_has_what_merging_gives_only_where_ksmd_works(monkeypatch, works: bool, rows: int) -> None:
+    asked = []
+    monkeypatch.setattr(merging, "runs", lambda: works)
+    monkeypatch.setattr(footprint, "idle", lambda options: {"cpu_s_in_20_s": 0.01})
+    monkeypatch.setattr(
+        footprint, "footprint", lambda options: asked.append(options.merge) or {"pss_mib": 50.0, "worker_mib": 3.0}
+    )
+    found = list(table.rest(Namespace(quick=True, runs=1)))
+    assert sum("merge_memory" in row.what and "--merge" in row.command for row in found) == rows
+    assert (asked.count(True), asked.count(False)) == (rows, 2)
