@@ -16,6 +16,7 @@ from typing import Any
 
 import hiredis
 
+from pool.backends.redis.lookout import Lookout
 from pool.backends.redis.trouble import ConnectionBroken, ServerError
 from pool.backends.redis.urls import Address
 from pool.clock import monotonic_now
@@ -31,6 +32,7 @@ class Connection:
         self._sock = sock
         self._reader = hiredis.Reader()
         self._heard = bytearray(CHUNK_BYTES)  # used again: making a new one takes longer than all else here
+        self._receive = sock.recv_into if isinstance(sock, ssl.SSLSocket) else Lookout(sock).receive
         self._glance: select.poll | None = None
         self._answer_seconds = answer_seconds
         self.pid = os.getpid()
@@ -63,7 +65,7 @@ class Connection:
 
     def _feed(self) -> None:
         try:
-            size = self._sock.recv_into(self._heard)
+            size = self._receive(self._heard)
         except (BlockingIOError, ssl.SSLWantReadError) as problem:
             raise ConnectionBroken(
                 f"no answer within {self._answer_seconds:g} s", was_sent=True, timed_out=True
