@@ -46,6 +46,7 @@ class Pace:
         self._types: dict[str, TypeTimes] = {}
         self._call_s = 0.0
         self._fruitful_calls = 0
+        self._full_so_far = 0  # so many were asked for and came, at the last time that the line was long
         self.ahead = 0
 
     @property
@@ -60,7 +61,7 @@ class Pace:
         return unseen_s < min(within_s, WATCHED_WITHIN_AT_MOST_S)
 
     def rest(self) -> None:
-        """Nothing is left to do: begin anew with the next job."""
+        """Nothing is left to do: begin anew with a single job, and if more follow go on as before."""
         self.ahead = self._fruitful_calls = 0
 
     def ran(self, job_type: str, run_s: float) -> None:
@@ -68,7 +69,7 @@ class Pace:
         times = self._types.get(job_type) or self._meet(job_type)
         times.add(run_s)
         if not times.is_short:
-            self.ahead = 0
+            self.ahead = self._full_so_far = 0
 
     def is_short(self, job_type: str) -> bool:
         """Whether others may wait for a job of this type."""
@@ -85,7 +86,9 @@ class Pace:
         elif mean_s >= self._call_s:
             self.ahead = 0
         elif asked == self.ahead:
-            self.ahead = min(self._most, GROWTH * self.ahead + FIRST_AHEAD, int(LONGEST_WAIT_S / max(mean_s, 1e-6)))
+            self._full_so_far = max(self._full_so_far, asked)
+            more = max(GROWTH * asked + FIRST_AHEAD, self._full_so_far)
+            self.ahead = min(self._most, more, int(LONGEST_WAIT_S / max(mean_s, 1e-6)))
 
     def _expected_s(self, job_type: str) -> float:
         times = self._types.get(job_type)

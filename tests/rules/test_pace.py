@@ -2,7 +2,7 @@
 
 import pytest
 
-from pool.worker.pace import BUSY_AFTER_CALLS, GROWTH, KNOWN_AFTER, Pace
+from pool.worker.pace import BUSY_AFTER_CALLS, FIRST_AHEAD, GROWTH, KNOWN_AFTER, Pace
 
 CALL_S = 0.0002
 SHORT, LONG = 0.00002, 0.05
@@ -71,11 +71,34 @@ def test_a_call_that_asked_for_none_ahead_says_nothing_of_the_line() -> None:
     assert grow(pace) == MANY
 
 
-def test_it_begins_anew_after_a_rest() -> None:
+def test_after_a_rest_it_begins_with_one_and_goes_on_as_before() -> None:
     pace = warm(Pace(MANY), jobs=KNOWN_AFTER + 1)
-    assert grow(pace) == MANY
+    asked = grow(pace, calls=1)
+    grow(pace, calls=1)  # so many came
     pace.rest()
     assert pace.ahead == 0
+    assert FIRST_AHEAD < grow(pace, calls=1) == asked
+
+
+def test_after_a_rest_it_asks_for_no_more_than_ever_came() -> None:
+    pace = warm(Pace(MANY), jobs=KNOWN_AFTER + 1)
+    asked = pace.ahead
+    grow(pace, calls=1)
+    assert asked < pace.ahead
+    pace.called(CALL_S, ["short"], pace.ahead)  # of these only one came
+    pace.rest()
+    assert grow(pace, calls=1) == asked
+
+
+def test_what_has_become_long_is_met_anew_after_a_rest() -> None:
+    pace = warm(Pace(MANY), jobs=KNOWN_AFTER + 1)
+    assert grow(pace) == MANY
+    pace.ran("short", LONG)
+    pace.ran("short", LONG)
+    pace.rest()
+    assert not pace.is_short("short")
+    while not pace.is_short("short"):
+        pace.ran("short", SHORT)
     assert 0 < grow(pace, calls=1) < MANY
 
 
