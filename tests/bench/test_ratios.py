@@ -3,14 +3,14 @@
 They fail only where something is grossly off: half of an aim, or what no noise explains. CPU is compared rather than time."""
 
 import statistics
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
 
 from pool.backends.opening import open_backend
-from tests.bench import bare, measures, pools, speeds
-from tests.helpers.servers import DEFAULT_FLAVOUR, running
+from tests.bench import bare, footprint, measures, pools, speeds
+from tests.helpers.servers import DEFAULT_FLAVOUR, Server, running
 
 pytestmark = pytest.mark.serial
 
@@ -21,6 +21,9 @@ MOST_CPU = 4.0  # of a worker, in times of the bare loop's process
 TRIES, CHEAPER = 4, 0.9  # CPU per job with claims ahead is 0.5 (Redis) and 0.7 (SQLite) of that without
 FLOOR = 0.25  # of the aims: half, and half again for a machine that is busy with other work
 FEW, MANY, MOST_GROWTH = 1_000, 100_000, 2.6
+LEAST_OF_A_BARE_ENQUEUE = FLOOR * 0.8
+MOST_MIB = {"sqlite": 128, DEFAULT_FLAVOUR: 120}  # of 8 workers, keeper and supervisor; they take 105 and 98
+CROWD_POOLS, CROWD_WORKERS, CROWD_JOBS, MOST_CALLS = 4, 10, 8_000, 0.25
 
 
 @pytest.mark.parametrize("workers", [2, 8])
@@ -77,3 +80,41 @@ def test_a_claim_costs_the_same_however_many_wait(flavour: str) -> None:
     # The aim is 1.3, which Valkey's allocator misses now and then; a claim that walked would cost a hundred times as much.
     assert many_us < MOST_GROWTH * few_us
     assert size < 600
+
+
+@pytest.mark.parametrize("backend", ["sqlite", DEFAULT_FLAVOUR])
+def test_an_enqueue_costs_little_more_than_a_bare_one(backend: str, tmp_path: Path) -> None:
+    with pools.store_for(backend) as server:
+        url = server.url if server else f"sqlite:///{tmp_path}/jobs.db"
+        control = bare.redis_producer(server.port) if server else bare.sqlite_producer(tmp_path / "bare.db")
+        with closing(open_backend(url, producer=True)) as store, control as producer:
+            rates = [measures._enqueue_rates(store, producer, 1_000) for _ in range(RUNS)]
+    best = max(rate["single"] / rate["bare single"] for rate in rates)
+    print(f"{backend}: {best:.2f} times the bare one's calls per second")
+    assert best >= LEAST_OF_A_BARE_ENQUEUE
+
+
+@pytest.mark.parametrize("backend", ["sqlite", DEFAULT_FLAVOUR])
+def test_a_pool_at_rest_takes_no_more_memory_than_it_did(backend: str) -> None:
+    with pools.store_for(backend) as server, pools.pool_on(server, 8) as house:
+        house.wait_until(house.enqueue("tasks.noop"), "completed")
+        pids = [pid for pids in footprint.roles_of(house).values() for pid in pids]
+        mib = sum(map(footprint.pss_bytes, pids)) / footprint.MIB
+    print(f"{backend}: {mib:.0f} MiB")
+    assert mib < MOST_MIB[backend]
+
+
+def test_a_crowd_of_workers_makes_few_calls() -> None:
+    """A call for each job is what a crowd cannot afford: it was four in ten once, and is one in fifteen."""
+    with running(DEFAULT_FLAVOUR) as server, ExitStack() as stack:
+        crowd = [stack.enter_context(pools.pool_on(server, CROWD_WORKERS)) for _ in range(CROWD_POOLS)]
+        pools.measured(crowd, server, CROWD_JOBS)  # until all know that these jobs are short
+        before = _calls(server)
+        pools.measured(crowd, server, CROWD_JOBS)
+        calls = (_calls(server) - before) / CROWD_JOBS
+    print(f"{calls:.2f} calls for a job")
+    assert calls < MOST_CALLS
+
+
+def _calls(server: Server) -> int:
+    return int(server.call("INFO", "commandstats")["cmdstat_evalsha"]["calls"])
