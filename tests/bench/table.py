@@ -9,10 +9,13 @@ from typing import NamedTuple
 
 from tests.bench import boot, footprint, measures, merging, pages, scale, speeds
 from tests.bench.measures import Found, Options
+from tests.helpers.coldness import coldness
 
 MANY, FEW = 1_000_000, 20_000
 NAMES = {"sqlite": "SQLite", "redis": "Redis"}
 MB_PER_MIB = 2**20 / 1e6
+OF_WHAT_RESTS = ("pickup", "idle", "recovery", "boot", "scale")
+COLD = 3.0  # times; a machine of one's own has about 1
 
 
 class Row(NamedTuple):
@@ -28,13 +31,15 @@ class Row(NamedTuple):
 def all_rows(options: Options) -> Found:
     """Progress goes to stderr, the table alone to stdout."""
     rows: list[Row] = []
-    above = pages.circumstances(options.runs)
+    above, cold = pages.circumstances(options.runs), coldness()
     for name, make in PARTS.items():
         began = time.monotonic()
         with contextlib.redirect_stdout(sys.stderr):
             print(f"--- {name}", flush=True)
             rows += _rows_of(name, make, options)
             print(f"--- {name}: {time.monotonic() - began:.0f} s", flush=True)
+    if cold > COLD:
+        above, rows = f"{above} {_warning(cold)}", [_marked(row) for row in rows]
     text = f"{above}\n\n{as_markdown(rows)}"
     print(text)
     if options.write:
@@ -51,6 +56,17 @@ def _rows_of(name: str, make: Callable[[Options], Iterator[Row]], options: Optio
     except Exception as problem:
         rows.append(Row(name, "", f"not measured: {type(problem).__name__}: {str(problem)[:200]}", None, ""))
     return rows
+
+
+def _warning(cold: float) -> str:
+    return (
+        f"Memory that has rested for a second answers {cold:.0f} times as slowly here as the processor's caches explain: "
+        "the host of this virtual machine takes it away meanwhile. Rows with ‡, of what rests and wakes, say little about the code."
+    )
+
+
+def _marked(row: Row) -> Row:
+    return row._replace(what=f"{row.what} ‡") if row.command.startswith(OF_WHAT_RESTS) else row
 
 
 def as_markdown(rows: list[Row]) -> str:

@@ -90,3 +90,20 @@ def test_the_table_has_what_merging_gives_only_where_ksmd_works(monkeypatch, wor
     found = list(table.rest(Namespace(quick=True, runs=1)))
     assert sum("merge_memory" in row.what and "--merge" in row.command for row in found) == rows
     assert (asked.count(True), asked.count(False)) == (rows, 2)
+
+
+@pytest.mark.parametrize(("cold", "mark"), [(1.2, ""), (40.0, " ‡")])
+def test_on_a_machine_that_takes_away_what_rests_the_table_says_so(
+    cold: float, mark: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [
+        table.Row("a pickup", "< 1 ms", "9 ms", False, "pickup --backend redis"),
+        table.Row("a rate", "≥ 1", "2", True, "http"),
+    ]
+    monkeypatch.setattr(table, "PARTS", {"some": lambda options: iter(rows)})
+    monkeypatch.setattr(table, "coldness", lambda: cold)
+    table.all_rows(Namespace(runs=1, write=False))
+    text = capsys.readouterr().out
+    assert f"| a pickup{mark} |" in text
+    assert "| a rate |" in text
+    assert ("40 times" in text) == bool(mark)
