@@ -13,9 +13,8 @@ Absolute numbers depend on the machine and on what else it does; the ratios are 
 """
 
 import argparse
-from contextlib import nullcontext
 
-from tests.bench import anatomy, awake, boot, footprint, growth, measures, scale, speeds, table
+from tests.bench import anatomy, boot, footprint, growth, measures, scale, speeds, table
 
 MEASURES = {
     "throughput": speeds.throughput,
@@ -52,16 +51,10 @@ def main() -> None:
     parser.add_argument(
         "--write", action="store_true", help="all, scale, anatomy: put the tables into the pages of docs/"
     )
-    parser.add_argument(
-        "--awake",
-        action="store_true",
-        help="keep the machine busy at the lowest priority, where its host takes away what rests",
-    )
     options = parser.parse_args()
     if options.measure not in OF_BOTH:
         options.backend = options.backend or "redis"
-    with awake.kept_awake() if options.awake else nullcontext():
-        MEASURES[options.measure](options)
+    MEASURES[options.measure](options)
 
 
 if __name__ == "__main__":

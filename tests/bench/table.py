@@ -7,14 +7,14 @@ import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from tests.bench import awake, boot, footprint, measures, merging, pages, scale, speeds
+from tests.bench import boot, footprint, measures, merging, pages, scale, speeds
 from tests.bench.measures import Found, Options
 from tests.helpers.coldness import coldness
 
 MANY, FEW = 1_000_000, 20_000
 NAMES = {"sqlite": "SQLite", "redis": "Redis"}
 MB_PER_MIB = 2**20 / 1e6
-OF_WHAT_RESTS = ("idle pickup", "an idle pool", "recovery", "start, health, import", "many workers")
+OF_WHAT_RESTS = ("pickup", "idle", "recovery", "boot", "scale")
 COLD = 3.0  # times; a machine of one's own has about 1
 
 
@@ -36,23 +36,15 @@ def all_rows(options: Options) -> Found:
         began = time.monotonic()
         with contextlib.redirect_stdout(sys.stderr):
             print(f"--- {name}", flush=True)
-            rows += (
-                _rows_awake(name, make, options)
-                if cold > COLD and name in OF_WHAT_RESTS
-                else _rows_of(name, make, options)
-            )
+            rows += _rows_of(name, make, options)
             print(f"--- {name}: {time.monotonic() - began:.0f} s", flush=True)
-    above += f" {_warning(cold)}" if cold > COLD else ""
+    if cold > COLD:
+        above, rows = f"{above} {_warning(cold)}", [_marked(row) for row in rows]
     text = f"{above}\n\n{as_markdown(rows)}"
     print(text)
     if options.write:
         pages.fill("performance.md", "all", text)
     return {}
-
-
-def _rows_awake(name: str, make: Callable[[Options], Iterator[Row]], options: Options) -> list[Row]:
-    with awake.kept_awake():
-        return [row._replace(command=f"{row.command} --awake") for row in _rows_of(name, make, options)]
 
 
 def _rows_of(name: str, make: Callable[[Options], Iterator[Row]], options: Options) -> list[Row]:
@@ -69,9 +61,12 @@ def _rows_of(name: str, make: Callable[[Options], Iterator[Row]], options: Optio
 def _warning(cold: float) -> str:
     return (
         f"Memory that has rested for a second answers {cold:.0f} times as slowly here as the processor's caches explain: "
-        "the host of this virtual machine takes away what is at rest. So everything that rests and wakes (pickup, the idle "
-        "pool, recovery, start, many workers) was measured while a process of the lowest class on each processor kept it awake."
+        "the host of this virtual machine takes it away meanwhile. Rows with ‡, of what rests and wakes, say little about the code."
     )
+
+
+def _marked(row: Row) -> Row:
+    return row._replace(what=f"{row.what} ‡") if row.command.startswith(OF_WHAT_RESTS) else row
 
 
 def as_markdown(rows: list[Row]) -> str:
