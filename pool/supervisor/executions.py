@@ -104,7 +104,8 @@ def kill_all_by_order(orders: Mapping[Child, Ordered]) -> None:
     table = process_table() if orders else {}
     for child, order in orders.items():
         child.ordered, child.deadline = child.ordered or order, None  # the first reason is the reason
-        log.warning("killing child", slot=child.slot, pid=child.pid, order=order.name.lower())
+        if not child.is_succeeded:
+            log.warning("killing child", slot=child.slot, pid=child.pid, order=order.name.lower())
         kin = below(child.pid, table)
         kill_group(child.pid)
         kill_kin(kin)

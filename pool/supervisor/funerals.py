@@ -147,7 +147,7 @@ def _report(loss: Loss) -> None:
     child, exit = loss.child, loss.exit
     facts = {"role": child.role.name.lower(), "slot": child.slot, "pid": child.pid, "lived_s": round(exit.lived_s, 3)}
     jobs = {"jobs": list(loss.held)} if loss.held else {}
-    if exit.planned and child.ordered == Ordered.NONE:
+    if exit.planned and (child.ordered == Ordered.NONE or child.is_succeeded):
         log.info("child left", **facts, why=child.leaving_why or exit.announced.name.lower(), **jobs)
     elif exit.planned:
         log.warning("child killed", **facts, why=child.leaving_why or None, **jobs)

@@ -72,6 +72,7 @@ class Child:
     leaving_since: float | None = None
     leaving_why: str = ""
     was_told: bool = False
+    is_succeeded: bool = False  # another has taken over from a child that is made to be killed at any moment
     replace_why: str = ""  # it wants a successor before it leaves
     deadline: float | None = None
     deadline_order: Ordered = Ordered.BOOT

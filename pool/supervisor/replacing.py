@@ -86,6 +86,7 @@ class Replacing:
     def _dismiss(self, child: Child, now: float) -> None:
         if child.spec.stop_last:
             # SIGTERM means "leave when all others have left" to it; it is made to be killed at any moment.
+            child.is_succeeded, child.leaving_why = True, child.replace_why or "replaced"
             kill_by_order(child, Ordered.STOP)
         else:
             self._house.tell_to_leave(child, child.replace_why or "replaced", now)

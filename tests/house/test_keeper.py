@@ -30,6 +30,19 @@ def test_with_the_parent_stopped_a_killed_workers_job_still_runs_again(open_hous
     house.wait_for(lambda: len(house.worker_pids()) == 2, "both workers")
 
 
+def test_a_reload_that_renews_the_keeper_warns_of_nothing(open_house: OpenHouse) -> None:
+    """It is killed, as it is made to be, once its heir is ready."""
+    house = open_house()
+    first, before = house.keeper_pid(), house.log_text()
+    house.config_file.write_text(house.config_file.read_text().replace("[workers]", "lease = 90\n[workers]", 1))
+
+    house.cli("reload", "--wait")
+
+    assert house.keeper_pid() != first
+    house.wait_for(lambda: f"child left role=keeper slot=9001 pid={first}" in house.log_text(), "its end in the log")
+    assert "WARNING" not in house.log_text().removeprefix(before)
+
+
 def test_a_keeper_that_stands_still_is_replaced_before_the_lease_ends(open_house: OpenHouse) -> None:
     house = open_house(workers=2, start=False)
     house.config_file.write_text(house.config_file.read_text().replace("[workers]", "lease = 8\n[workers]", 1))
