@@ -7,6 +7,7 @@ Any database will do; here it is SQLite.
 import json
 import os
 import sqlite3
+from contextlib import closing
 
 from mail import send_email
 
@@ -42,13 +43,13 @@ def relay_outbox() -> int:
     Killed between the enqueue and the delete, it finds the same rows again. The row's id is the idempotency key, so the
     store answers with the first job and makes no second one.
     """
-    shop, carried = sqlite3.connect(SHOP), 0
-    while rows := shop.execute("SELECT id, type, payload FROM outbox ORDER BY rowid LIMIT ?", (AT_ONCE,)).fetchall():
-        pool.default_client().enqueue_many(
-            (kind, json.loads(payload), {"idempotency_key": key}) for key, kind, payload in rows
-        )
-        with shop:
-            shop.executemany("DELETE FROM outbox WHERE id = ?", [(key,) for key, *_ in rows])
-        carried += len(rows)
-    shop.close()
+    carried, query = 0, "SELECT id, type, payload FROM outbox ORDER BY rowid LIMIT ?"
+    with closing(sqlite3.connect(SHOP)) as shop:
+        while rows := shop.execute(query, (AT_ONCE,)).fetchall():
+            pool.default_client().enqueue_many(
+                (kind, json.loads(payload), {"idempotency_key": key}) for key, kind, payload in rows
+            )
+            with shop:
+                shop.executemany("DELETE FROM outbox WHERE id = ?", [(key,) for key, *_ in rows])
+            carried += len(rows)
     return carried

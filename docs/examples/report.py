@@ -3,6 +3,7 @@
 import csv
 import os
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Literal
 
@@ -33,7 +34,7 @@ def monthly_report(month: str, to: str, form: Literal["csv", "pdf"] = "csv") -> 
 
 
 def revenue_by_customer(month: str) -> list[Row]:
-    with sqlite3.connect(f"file:{SHOP}?mode=ro", uri=True) as shop:
+    with closing(sqlite3.connect(f"file:{SHOP}?mode=ro", uri=True)) as shop:
         query = "SELECT customer, count(*), sum(cents) / 100.0 FROM orders WHERE day LIKE ? || '-%' GROUP BY customer ORDER BY 3 DESC"
         return shop.execute(query, (month,)).fetchall()
 

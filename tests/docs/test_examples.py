@@ -6,6 +6,7 @@ import re
 import select
 import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ def post() -> Iterator[Post]:
 def street(open_house: OpenHouse, post: Post, tmp_path: Path) -> House:
     """A pool with the examples mail, images, report and outbox; its own shop database."""
     shop = tmp_path / "shop.db"
-    with sqlite3.connect(shop) as made:
+    with closing(sqlite3.connect(shop)) as made, made:
         made.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY, day TEXT, customer TEXT, cents INTEGER)")
         made.execute("CREATE TABLE outbox (id TEXT PRIMARY KEY, type TEXT, payload TEXT)")
         orders = [
@@ -153,7 +154,7 @@ def test_a_report_is_written_once_and_mailed_once(street: House, post: Post, for
 def test_a_report_whose_worker_is_killed_is_never_started_again_and_mails_nothing(street: House, post: Post) -> None:
     file = Path(street._environ["REPORTS"]) / "revenue-2026-04.csv"
     os.mkfifo(file)  # takes 64 KiB, then its writer waits
-    with sqlite3.connect(street._environ["SHOP_DB"]) as shop:
+    with closing(sqlite3.connect(street._environ["SHOP_DB"])) as shop, shop:
         shop.executemany(
             "INSERT INTO orders (day, customer) VALUES ('2026-04-03', ?)", [(f"Customer {n}",) for n in range(9000)]
         )
