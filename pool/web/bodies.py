@@ -46,8 +46,9 @@ def _whole(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-Whole = Annotated[int, BeforeValidator(_whole)]
-PriorityNumber = Annotated[Whole, Field(ge=0, le=100)]
+# It stands after the bounds: those that are put around a function are not in the document.
+WHOLE = BeforeValidator(_whole)
+PriorityNumber = Annotated[int, Field(ge=0, le=100), WHOLE]
 
 
 class Body(BaseModel):
@@ -63,7 +64,7 @@ class FollowUp(Body):
     priority: PriorityNumber | Label | None = Field(
         None, description="0 to 100, or low = 0, medium = 10, high = 20, critical = 30; default: that of the type"
     )
-    max_retries: Annotated[Whole, Field(ge=0, le=100)] | None = Field(None, description="0 = at most once")
+    max_retries: Annotated[int, Field(ge=0, le=100), WHOLE] | None = Field(None, description="0 = at most once")
     delay: Span | None = Field(None, description="start no sooner than so many seconds from now")
 
 
@@ -95,7 +96,7 @@ class BatchBody(Body):
     """Jobs that enter all together or not at all."""
 
     jobs: list[JobBody] = Field(description="at most 10,000")
-    refuse_above: Annotated[Whole, Field(ge=0, le=10**12)] | None = Field(
+    refuse_above: Annotated[int, Field(ge=0, le=10**12), WHOLE] | None = Field(
         None, description="429 when a target queue has more pending jobs than this"
     )
 

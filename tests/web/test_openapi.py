@@ -42,6 +42,14 @@ def test_a_stranger_reads_the_document_but_no_types(sqlite_api: Api) -> None:
     )
 
 
+def test_the_bounds_of_a_number_are_in_the_document(sqlite_api: Api) -> None:
+    schemas = sqlite_api.boss.get("/openapi.json").json()["components"]["schemas"]
+    number = {"type": "integer", "minimum": 0, "maximum": 100}
+    assert number in schemas["JobBody"]["properties"]["priority"]["anyOf"]
+    assert number in schemas["FollowUp"]["properties"]["max_retries"]["anyOf"]
+    assert {**number, "maximum": 10**12} in schemas["BatchBody"]["properties"]["refuse_above"]["anyOf"]
+
+
 def test_a_caller_reads_what_it_may_use(sqlite_api: Api) -> None:
     schemas = sqlite_api.narrow.get("/openapi.json").json()["components"]["schemas"]
     assert schemas["JobBody"]["properties"]["type"]["enum"] == ["thumb"]
