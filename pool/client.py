@@ -225,7 +225,7 @@ class Client:
 class Line:
     """One thread's connection; closed when its thread ends, but never by a forked child, whose it is not."""
 
-    def __init__(self, backend: "Backend", lifetime: int) -> None:
+    def __init__(self, backend: "Backend", lifetime: int = 0) -> None:
         self.backend, self.lifetime, self.pid = backend, lifetime, os.getpid()
 
     def __del__(self) -> None:

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from pool.backends.contract import Backend
+from pool.client import Line
 from pool.errors import BackendUnavailable
 
 T = TypeVar("T")
@@ -25,7 +26,6 @@ class StoreDesk:
     def __init__(self, open_store: Callable[[], Backend], threads: int = THREADS) -> None:
         self._open = open_store
         self._own = threading.local()
-        self._opened: list[Backend] = []
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="store")
         self._places = asyncio.Semaphore(threads)
 
@@ -45,7 +45,7 @@ class StoreDesk:
         return future.result()
 
     def close(self) -> None:
-        """Let the threads end when what they do is done, and close their backends."""
+        """Let the threads end when what they do is done; each closes its backend then."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _leave(self, future: "asyncio.Future[T]") -> None:
@@ -54,7 +54,7 @@ class StoreDesk:
             future.exception()  # looked at, so that nobody complains when the caller has left
 
     def _run(self, step: Callable[[Backend], T]) -> T:
-        backend: Backend | None = getattr(self._own, "backend", None)
-        if backend is None:
-            backend = self._own.backend = self._open()
-        return step(backend)
+        line: Line | None = getattr(self._own, "line", None)
+        if line is None:
+            line = self._own.line = Line(self._open())
+        return step(line.backend)
