@@ -12,7 +12,7 @@ import pytest
 from pool.backends.contract import Backend
 from tests.helpers.builders import Hand, some_pool
 from tests.helpers.servers import FLAVOURS, Server, flavour, running
-from tests.helpers.stores import Place
+from tests.helpers.stores import Place, close_opened
 
 __all__ = ["flavour"]  # a fixture: each kind of server in turn
 
@@ -40,6 +40,13 @@ def many_descriptors() -> None:
     """A process keeps the lock file of each SQLite store it ever opened, and this one opens thousands of stores."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+@pytest.fixture(autouse=True)
+def opened_stores() -> Iterator[None]:
+    """Whoever opens a database by `open_sqlite` leaves it to this to close it."""
+    yield
+    close_opened()
 
 
 @pytest.fixture(scope="session")

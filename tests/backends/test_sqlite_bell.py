@@ -14,7 +14,7 @@ from pool.backends.sqlite.backend import SqliteBackend
 from pool.backends.sqlite.transaction import Transaction
 from tests.helpers.builders import ANYTHING, Hand, died_working, new_jobs, put
 from tests.helpers.coldness import coldness
-from tests.helpers.stores import Child, in_child
+from tests.helpers.stores import Child, in_child, open_sqlite
 from tests.helpers.until import until
 
 
@@ -28,7 +28,7 @@ def _bells(path: str) -> list[Path]:
 
 
 def test_equal_classes_share_a_bell_and_others_do_not(path: str) -> None:
-    one, two = SqliteBackend(path), SqliteBackend(path)
+    one, two = open_sqlite(path), open_sqlite(path)
     one.wait(ANYTHING, 0)
     two.wait(Want(lease_seconds=5.0), 0)
     assert len(_bells(path)) == 1
@@ -56,26 +56,26 @@ def test_a_ring_concerns_the_classes_that_serve_it(want: Want, ring: bell.Ring, 
 
 
 def test_a_ring_without_listeners_is_harmless_and_its_bell_is_swept(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = SqliteBackend(path)
-    in_child(lambda: SqliteBackend(path).wait(ANYTHING, 0)).result()
+    store = open_sqlite(path)
+    in_child(lambda: open_sqlite(path).wait(ANYTHING, 0)).result()
     assert len(_bells(path)) == 1
     for _ in range(3):
         put(store)
     store.promote()
     assert len(_bells(path)) == 1, "a class whose workers restart keeps its bell for a while"
     monkeypatch.setattr(bell, "_STALE_S", -1.0)
-    listening = SqliteBackend(path)
+    listening = open_sqlite(path)
     listening.wait(Want(("mail",)), 0)
-    SqliteBackend(path).promote()
+    open_sqlite(path).promote()
     assert [each.name for each in _bells(path)] == [bell.class_name(Want(("mail",)))]
 
 
 def test_a_sooner_scheduled_job_rings_the_keeper(path: str) -> None:
-    store = SqliteBackend(path)
+    store = open_sqlite(path)
     ready_out, ready_in = os.pipe()
 
     def nap() -> float:
-        keeper = SqliteBackend(path)
+        keeper = open_sqlite(path)
         keeper.wait(bell.KEEPER, 0)
         os.write(ready_in, b"!")
         begin = time.monotonic()
@@ -89,18 +89,18 @@ def test_a_sooner_scheduled_job_rings_the_keeper(path: str) -> None:
 
 
 def test_a_worker_whose_bell_was_removed_hangs_a_new_one(path: str) -> None:
-    store = SqliteBackend(path)
+    store = open_sqlite(path)
     store.wait(ANYTHING, 0)
     shutil.rmtree(f"{path}-bells")
     store.wait(ANYTHING, 2.5)
     assert len(_bells(path)) == 1
-    put(SqliteBackend(path))
+    put(open_sqlite(path))
     store.wait(ANYTHING, 30.0)
     assert Hand(store).claim() is not None
 
 
 def test_a_lost_ring_costs_at_most_the_fallback_poll(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    listener, ringer = SqliteBackend(path), SqliteBackend(path)
+    listener, ringer = open_sqlite(path), open_sqlite(path)
     listener.wait(ANYTHING, 0)
     monkeypatch.setattr(bell.Bells, "ring", lambda self, rings: None)
     put(ringer)
@@ -110,7 +110,7 @@ def test_a_lost_ring_costs_at_most_the_fallback_poll(path: str, monkeypatch: pyt
 
 
 def test_a_delayed_job_wakes_a_sleeping_worker_when_it_is_due_without_a_keeper(path: str) -> None:
-    store = SqliteBackend(path)
+    store = open_sqlite(path)
     put(store, delay=0.4)
     begin = time.monotonic()
     store.wait(ANYTHING, 30.0)
@@ -119,7 +119,7 @@ def test_a_delayed_job_wakes_a_sleeping_worker_when_it_is_due_without_a_keeper(p
 
 
 def test_a_full_fifo_stops_nobody(path: str) -> None:
-    listener, ringer = SqliteBackend(path), SqliteBackend(path)
+    listener, ringer = open_sqlite(path), open_sqlite(path)
     listener.wait(ANYTHING, 0)
     fd = os.open(_bells(path)[0], os.O_WRONLY | os.O_NONBLOCK)
     try:
@@ -133,7 +133,7 @@ def test_a_full_fifo_stops_nobody(path: str) -> None:
 
 
 def test_a_wait_survives_a_store_that_is_not_there(tmp_path: Path) -> None:
-    store = SqliteBackend(f"{tmp_path}/none/jobpool.db")
+    store = open_sqlite(f"{tmp_path}/none/jobpool.db")
     begin = time.monotonic()
     store.wait(ANYTHING, 0.2)
     assert 0.1 < time.monotonic() - begin < 20
@@ -147,7 +147,7 @@ def _sleepers(path: str, count: int) -> tuple[list[Child], int]:
     ready_out, ready_in = os.pipe()
 
     def sleep() -> tuple[int, float, list[float]]:
-        store = SqliteBackend(path)
+        store = open_sqlite(path)
         hand, wakes, delays = Hand(store), 0, []
         store.wait(ANYTHING, 0)
         answer = hand.exchange(want=ANYTHING)
@@ -179,7 +179,7 @@ def _send_home(store: SqliteBackend, count: int) -> None:
 
 @pytest.mark.serial
 def test_an_idle_worker_starts_a_job_within_milliseconds(path: str) -> None:
-    store = SqliteBackend(path)
+    store = open_sqlite(path)
     store.wait(ANYTHING, 0)
     children, count = _sleepers(path, 8)
     for _ in range(100):
@@ -194,7 +194,7 @@ def test_an_idle_worker_starts_a_job_within_milliseconds(path: str) -> None:
 
 @pytest.mark.serial
 def test_one_job_wakes_about_one_of_eight_workers(path: str) -> None:
-    store = SqliteBackend(path)
+    store = open_sqlite(path)
     children, count = _sleepers(path, 8)
     for _ in range(50):
         put(store, type="work", payload=repr(time.time()))
@@ -206,7 +206,7 @@ def test_one_job_wakes_about_one_of_eight_workers(path: str) -> None:
 
 @pytest.mark.serial
 def test_eight_idle_workers_cost_almost_nothing(path: str) -> None:
-    store = SqliteBackend(path)
+    store = open_sqlite(path)
     children, count = _sleepers(path, 8)
     begin = time.monotonic()
     until(lambda: time.monotonic() - begin > 5.0)
@@ -222,7 +222,7 @@ def test_eight_idle_workers_cost_almost_nothing(path: str) -> None:
 
 def test_a_worker_is_rung_for_before_the_commit_and_finds_the_job(path: str) -> None:
     """It is awake by the time the job is there: its claim waits for the write lock, which the producer holds."""
-    producer, worker = SqliteBackend(path), SqliteBackend(path)
+    producer, worker = open_sqlite(path), open_sqlite(path)
     put(producer)
     Hand(worker).take()
     worker.wait(ANYTHING, 0, watched=True)
@@ -238,7 +238,7 @@ def test_a_worker_is_rung_for_before_the_commit_and_finds_the_job(path: str) -> 
 
 
 def test_a_recovered_job_is_rung_for_before_the_commit(path: str) -> None:
-    keeper, worker = SqliteBackend(path), SqliteBackend(path)
+    keeper, worker = open_sqlite(path), open_sqlite(path)
     hand = Hand(keeper)
     put(keeper)
     hand.take()
@@ -259,7 +259,7 @@ class Refused(Exception):
 
 
 def test_a_ring_for_a_job_that_was_then_refused_costs_a_look(path: str) -> None:
-    producer, worker = SqliteBackend(path), SqliteBackend(path)
+    producer, worker = open_sqlite(path), open_sqlite(path)
     put(producer)
     Hand(worker).take()
     worker.wait(ANYTHING, 0, watched=True)

@@ -15,7 +15,7 @@ from pool.errors import BackendUnavailable, OutcomeUnknown
 from pool.jobs.job import Outcome
 from pool.jobs.lifecycle import Status
 from tests.helpers.builders import ANYTHING, Hand, beat, died_working, new_job, put, some_pool
-from tests.helpers.stores import in_child
+from tests.helpers.stores import in_child, open_sqlite
 
 Act = Callable[[SqliteBackend, Hand], object]
 
@@ -35,7 +35,7 @@ def _syncs_during(path: str, prepare: Act, act: Act) -> int:
     ready_out, ready_in = os.pipe()
 
     def work() -> None:
-        store = SqliteBackend(path)
+        store = open_sqlite(path)
         hand = Hand(store)
         prepare(store, hand)
         os.write(ready_in, b"!")
@@ -134,7 +134,7 @@ def test_a_sync_that_fails_says_that_the_outcome_is_unknown_and_of_what(
     path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The row may be stored all the same: the same ids can be enqueued again."""
-    store = SqliteBackend(path)
+    store = open_sqlite(path)
     put(store)
     jobs = [new_job(), new_job()]
 
@@ -155,7 +155,7 @@ def test_a_claim_whose_sync_failed_is_synced_before_it_is_given_again(
     path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else a job that may start at most once would start on a claim that a power cut undoes."""
-    store = SqliteBackend(path)
+    store = open_sqlite(path)
     hand = Hand(store)
     put(store, max_retries=0)
     synced: list[int] = []

@@ -7,16 +7,16 @@ import stat
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from pool.backends.sqlite import files
-from pool.backends.sqlite.backend import SqliteBackend
 from pool.errors import BackendFull, BackendUnavailable, ConfigError, StoreTooNew
 from pool.jobs.lifecycle import Status
 from tests.helpers.builders import ANYTHING, Hand, beat, drain, new_job, new_jobs, put, some_pool
-from tests.helpers.stores import in_child
+from tests.helpers.stores import in_child, open_sqlite
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount or to become other users")
 ALICE, BOB, TEAM = 40_001, 40_002, 40_100
@@ -32,27 +32,27 @@ def path(tmp_path: Path) -> str:
 
 def test_a_missing_folder_is_named_with_its_remedy(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=rf"folder {tmp_path}/none does not exist.*mkdir -p"):
-        put(SqliteBackend(f"{tmp_path}/none/jobpool.db"))
+        put(open_sqlite(f"{tmp_path}/none/jobpool.db"))
 
 
 def test_the_constructor_touches_nothing(tmp_path: Path) -> None:
-    SqliteBackend(f"{tmp_path}/none/jobpool.db")
-    SqliteBackend(f"{tmp_path}/jobpool.db")
+    open_sqlite(f"{tmp_path}/none/jobpool.db")
+    open_sqlite(f"{tmp_path}/jobpool.db")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_missing_database_is_not_made_when_that_was_not_asked_for(path: str) -> None:
     with pytest.raises(BackendUnavailable, match="no database at this path"):
-        put(SqliteBackend(path, create=False))
+        put(open_sqlite(path, create=False))
     assert not Path(path).exists()
-    put(SqliteBackend(path))
-    put(SqliteBackend(path, create=False))
+    put(open_sqlite(path))
+    put(open_sqlite(path, create=False))
 
 
 def test_a_file_that_is_no_database_is_named_and_left_alone(path: str) -> None:
     Path(path).write_text("dear diary\n" * 500)
     with pytest.raises(BackendUnavailable, match=rf"{path} .*not an SQLite database"):
-        put(SqliteBackend(path))
+        put(open_sqlite(path))
     assert Path(path).read_text() == "dear diary\n" * 500
 
 
@@ -61,48 +61,49 @@ def test_a_database_of_another_program_is_left_alone(path: str) -> None:
         foreign.execute("CREATE TABLE recipes (text)")
     foreign.close()
     with pytest.raises(BackendUnavailable, match="another program"):
-        put(SqliteBackend(path))
-    assert [row[0] for row in sqlite3.connect(path).execute("SELECT name FROM sqlite_master")] == ["recipes"]
+        put(open_sqlite(path))
+    with closing(sqlite3.connect(path)) as foreign:
+        assert foreign.execute("SELECT name FROM sqlite_master").fetchall() == [("recipes",)]
 
 
 def test_a_folder_in_its_place_is_named(tmp_path: Path) -> None:
     with pytest.raises(BackendUnavailable, match="not a regular file"):
-        put(SqliteBackend(str(tmp_path)))
+        put(open_sqlite(str(tmp_path)))
 
 
 def test_a_damaged_database_is_named(path: str) -> None:
-    store = SqliteBackend(path)
+    store = open_sqlite(path)
     store.enqueue(new_jobs(500))
     store.close()
     with open(path, "r+b") as file:
         file.seek(8192)
         file.write(os.urandom(60_000))
     with pytest.raises(BackendUnavailable, match=rf"{path} .*(damaged|malformed)"):
-        drain(Hand(SqliteBackend(path)))
+        drain(Hand(open_sqlite(path)))
 
 
 def test_a_newer_schema_is_refused(path: str) -> None:
-    store = SqliteBackend(path)
+    store = open_sqlite(path)
     put(store)
     store.close()
     with sqlite3.connect(path) as newer:
         newer.execute("PRAGMA user_version = 99")
     newer.close()
     with pytest.raises(StoreTooNew, match="version 99"):
-        put(SqliteBackend(path))
+        put(open_sqlite(path))
 
 
 def test_a_network_file_system_is_refused(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """None can be mounted here, so only the kernel's answer is replaced."""
     monkeypatch.setattr(files, "_file_system_of", lambda folder: "nfs4")
     with pytest.raises(ConfigError, match=r"network file system \(nfs4\)"):
-        put(SqliteBackend(path))
+        put(open_sqlite(path))
 
 
 @needs_root
 def test_an_unreadable_database_is_named(public: Path) -> None:
     path = str(public / "jobpool.db")
-    put(SqliteBackend(path))
+    put(open_sqlite(path))
     os.chmod(path, 0o600)
     assert (
         _as_user(BOB, lambda: _refusal_of(path))
@@ -114,7 +115,7 @@ def test_an_unreadable_database_is_named(public: Path) -> None:
 
 def _refusal_of(path: str) -> str:
     try:
-        put(SqliteBackend(path))
+        put(open_sqlite(path))
     except BackendUnavailable as problem:
         return str(problem)
     return "accepted"
@@ -154,7 +155,7 @@ def shared(public: Path) -> str:
 
 
 def _work_a_while(path: str) -> int:
-    store = SqliteBackend(path)
+    store = open_sqlite(path)
     store.wait(ANYTHING, 0)
     put(store)
     put(store)
@@ -163,7 +164,7 @@ def _work_a_while(path: str) -> int:
 
 
 def _enqueue_one(path: str) -> str:
-    return put(SqliteBackend(path))
+    return put(open_sqlite(path))
 
 
 @needs_root
@@ -175,7 +176,7 @@ def test_a_service_and_a_web_app_of_another_user_share_a_store(shared: str, firs
 
     def hold() -> object:
         _work_a_while(shared)
-        keep = SqliteBackend(shared)
+        keep = open_sqlite(shared)
         keep.queues()
         os.write(ready_in, b"!")
         os.close(gate_in)
@@ -197,14 +198,12 @@ def test_a_service_and_a_web_app_of_another_user_share_a_store(shared: str, firs
     assert _as_user(second, lambda: _work_a_while(shared), (TEAM,)) == 1
     os.close(gate_in)
     child.result()
-    assert _as_user(first, lambda: SqliteBackend(shared).job(str(job_id)).status, (TEAM,)) is Status.COMPLETED
+    assert _as_user(first, lambda: open_sqlite(shared).job(str(job_id)).status, (TEAM,)) is Status.COMPLETED
 
 
 @needs_root
 def test_a_passing_root_leaves_no_file_that_locks_the_owner_out(shared: str) -> None:
-    put(SqliteBackend(shared))
-    keep = SqliteBackend(shared)
-    keep.wait(ANYTHING, 0)
+    in_child(lambda: _work_a_while(shared)).result()  # its process ends without closing anything: all it made is left
     for file in Path(shared).parent.rglob("*"):
         assert (file.stat().st_uid, file.stat().st_gid) == (ALICE, TEAM), file
     assert _as_user(ALICE, lambda: _work_a_while(shared)) == 1
@@ -222,7 +221,7 @@ def test_a_stranger_stays_outside(shared: str) -> None:
 
 
 def test_a_database_deleted_in_use_is_reported_and_not_made_anew(path: str) -> None:
-    store = SqliteBackend(path)
+    store = open_sqlite(path)
     put(store)
     for file in Path(path).parent.glob("jobpool.db*"):
         shutil.rmtree(file) if file.is_dir() else file.unlink()
@@ -236,26 +235,26 @@ def test_a_database_deleted_in_use_is_reported_and_not_made_anew(path: str) -> N
 
 def test_no_database_is_made_beside_the_wal_of_one_that_was_moved_away(path: str, tmp_path: Path) -> None:
     """A program that enqueues meanwhile must not make the -wal, which holds accepted jobs, look like a leftover."""
-    store = SqliteBackend(path)
+    store = open_sqlite(path)
     job_id = put(store)
     os.rename(path, tmp_path / "moved.db")
     with pytest.raises(BackendUnavailable, match="put the database back"):
-        put(SqliteBackend(path))
+        put(open_sqlite(path))
     assert not Path(path).exists()
     os.rename(tmp_path / "moved.db", path)
-    assert SqliteBackend(path).job(job_id).id == job_id
+    assert open_sqlite(path).job(job_id).id == job_id
 
 
 def test_a_database_put_in_its_place_is_opened_and_not_harmed(path: str, tmp_path: Path) -> None:
     """A restored backup: the old handle must not delete the -wal of its successor, which has the same name."""
-    store = SqliteBackend(path)
+    store = open_sqlite(path)
     put(store)
     other = str(tmp_path / "other.db")
-    backup = SqliteBackend(other)
+    backup = open_sqlite(other)
     kept = [put(backup) for _ in range(3)]
     backup.close()
     _put_in_place(other, path)
-    successor = SqliteBackend(path)
+    successor = open_sqlite(path)
     kept.append(put(successor))
     store.beat(beat(some_pool()))
     kept.append(put(store))
@@ -273,14 +272,14 @@ def _put_in_place(other: str, path: str) -> None:
 
 def test_a_database_put_beside_the_wal_of_another_is_refused(path: str, tmp_path: Path) -> None:
     """SQLite would mix the two. Nothing is opened until a person has decided whose -wal it is."""
-    store = SqliteBackend(path)
+    store = open_sqlite(path)
     put(store)
     other = str(tmp_path / "other.db")
-    backup = SqliteBackend(other)
+    backup = open_sqlite(other)
     kept = put(backup)
     backup.close()
     os.rename(other, path)
-    for user in (SqliteBackend(path), store):
+    for user in (open_sqlite(path), store):
         user._store.look_at_file()
         with pytest.raises(BackendUnavailable, match="replaced while the -wal of the old one is still there"):
             put(user)
@@ -290,20 +289,20 @@ def test_a_database_put_beside_the_wal_of_another_is_refused(path: str, tmp_path
 
 
 def test_a_database_copied_with_all_its_side_files_is_opened(path: str, tmp_path: Path) -> None:
-    store = SqliteBackend(path)
+    store = open_sqlite(path)
     job_id = put(store)
     copy = tmp_path / "copy"
     copy.mkdir()
     for suffix in ("", "-wal", "-lock"):
         shutil.copy(path + suffix, copy / f"jobpool.db{suffix}")
-    assert SqliteBackend(str(copy / "jobpool.db")).job(job_id).id == job_id
+    assert open_sqlite(str(copy / "jobpool.db")).job(job_id).id == job_id
 
 
 def test_an_idle_worker_notices_the_new_file_too(path: str, tmp_path: Path) -> None:
-    store = SqliteBackend(path)
+    store = open_sqlite(path)
     store.wait(ANYTHING, 0)
     other = str(tmp_path / "other.db")
-    backup = SqliteBackend(other)
+    backup = open_sqlite(other)
     put(backup)
     backup.close()
     _put_in_place(other, path)
@@ -326,7 +325,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 @needs_root
 def test_a_full_disk_refuses_in_words_loses_nothing_and_works_again(small_disk: Path) -> None:
     path = str(small_disk / "jobpool.db")
-    store = SqliteBackend(path)
+    store = open_sqlite(path)
     hand = Hand(store)
     accepted = [put(store)]
     hand.take()
@@ -347,13 +346,13 @@ def test_a_full_disk_refuses_in_words_loses_nothing_and_works_again(small_disk: 
 def test_a_disk_that_is_full_from_the_start_is_reported(small_disk: Path) -> None:
     (small_disk / "filler").write_bytes(b"x" * 4_190_208)
     with pytest.raises(BackendUnavailable):
-        put(SqliteBackend(str(small_disk / "jobpool.db")))
+        put(open_sqlite(str(small_disk / "jobpool.db")))
     (small_disk / "filler").unlink()
-    put(SqliteBackend(str(small_disk / "jobpool.db")))
+    put(open_sqlite(str(small_disk / "jobpool.db")))
 
 
 def test_the_wal_stays_short_under_load(path: str) -> None:
-    store = SqliteBackend(path)
+    store = open_sqlite(path)
     hand = Hand(store)
     peak = 0
     for _ in range(20):
@@ -364,7 +363,7 @@ def test_the_wal_stays_short_under_load(path: str) -> None:
 
 
 def test_the_wal_that_a_reader_held_up_is_cut_when_it_has_gone(path: str) -> None:
-    store = SqliteBackend(path)
+    store = open_sqlite(path)
     put(store)
     reader = sqlite3.connect(path, isolation_level=None)
     reader.execute("BEGIN")
@@ -380,7 +379,7 @@ def test_the_wal_that_a_reader_held_up_is_cut_when_it_has_gone(path: str) -> Non
 
 
 def test_the_last_to_leave_folds_the_wal_away(path: str) -> None:
-    one, two = SqliteBackend(path), SqliteBackend(path)
+    one, two = open_sqlite(path), open_sqlite(path)
     put(one)
     put(two)
     one.close()

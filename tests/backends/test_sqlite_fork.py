@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pool.backends.sqlite.backend import SqliteBackend
 from tests.helpers.builders import ANYTHING, Hand, drain, put
-from tests.helpers.stores import in_child
+from tests.helpers.stores import in_child, open_sqlite
 
 
 @pytest.fixture
@@ -28,7 +27,7 @@ def _open_files(path: str) -> set[str]:
 
 
 def test_no_descriptor_of_the_database_crosses_a_fork(path: str) -> None:
-    store = SqliteBackend(path)
+    store = open_sqlite(path)
     put(store)
     assert _open_files(path)
     assert in_child(lambda: _open_files(path)).result() == set()
@@ -36,7 +35,7 @@ def test_no_descriptor_of_the_database_crosses_a_fork(path: str) -> None:
 
 
 def test_parent_and_child_go_on_with_the_same_object(path: str) -> None:
-    store = SqliteBackend(path)
+    store = open_sqlite(path)
     put(store)
 
     def work() -> int:
@@ -54,7 +53,7 @@ def test_parent_and_child_go_on_with_the_same_object(path: str) -> None:
 
 def test_a_fork_that_python_does_not_see_only_abandons_the_handle(path: str) -> None:
     """A server written in C forks: the hooks do not run, the pid tells."""
-    store = SqliteBackend(path)
+    store = open_sqlite(path)
     put(store)
     connection = store._store._db
     store._store._pid = os.getpid() + 1  # what the child of such a fork sees
@@ -65,7 +64,7 @@ def test_a_fork_that_python_does_not_see_only_abandons_the_handle(path: str) -> 
 
 
 def test_forks_in_one_thread_while_others_work(path: str) -> None:
-    store = SqliteBackend(path)
+    store = open_sqlite(path)
     put(store)
     stop = threading.Event()
     counts: list[int] = []
@@ -90,7 +89,7 @@ def test_forks_in_one_thread_while_others_work(path: str) -> None:
 
 
 def test_a_child_that_waits_does_not_listen_on_its_parents_bell(path: str) -> None:
-    store = SqliteBackend(path)
+    store = open_sqlite(path)
     store.wait(ANYTHING, 0)
 
     def nap() -> list[str]:
@@ -103,7 +102,7 @@ def test_a_child_that_waits_does_not_listen_on_its_parents_bell(path: str) -> No
 
 
 def test_many_short_lived_children_leave_a_sound_database(path: str) -> None:
-    store = SqliteBackend(path)
+    store = open_sqlite(path)
     for _ in range(40):
         put(store)
         assert len(in_child(lambda: drain(Hand(store))).result()) == 1

@@ -16,7 +16,7 @@ from pool.identity import LaneId, PoolId, ProcessMark, WorkerId, process_mark
 from pool.jobs.job import Outcome
 from pool.jobs.lifecycle import Reason, Status
 from tests.helpers.builders import Hand, beat, dead_mark, departure, numbers_of, put, some_pool, worker
-from tests.helpers.stores import in_child
+from tests.helpers.stores import in_child, open_sqlite
 from tests.helpers.until import until
 
 LEASE_S = 60.0
@@ -34,7 +34,7 @@ class World:
     def open(self, mark: ProcessMark | None = None) -> SqliteBackend:
         """A client; `mark` is the process that the store will think it is."""
         here = mark or self.mark()
-        return SqliteBackend(self.path, boottime=lambda: self.seconds, boot=lambda: self.boot, mark=lambda: here)
+        return open_sqlite(self.path, boottime=lambda: self.seconds, boot=lambda: self.boot, mark=lambda: here)
 
     def mark(self, *, alive: bool = True, namespace: int | None = None) -> ProcessMark:
         mark = process_mark() if alive else dead_mark()
@@ -158,7 +158,7 @@ def test_after_a_suspend_no_lease_is_taken_by_its_date(world: World) -> None:
 
 def test_a_wall_clock_that_jumps_frees_nothing(world: World) -> None:
     hand = world.claimed_by(world.mark())
-    keeper = SqliteBackend(world.path, wall=lambda: 4e9, boottime=lambda: world.seconds, boot=lambda: world.boot)
+    keeper = open_sqlite(world.path, wall=lambda: 4e9, boottime=lambda: world.seconds, boot=lambda: world.boot)
     assert keeper.recover_expired() == []
     assert hand.complete()
 
@@ -210,11 +210,11 @@ def _end(pid: int) -> None:
 
 def test_an_orphan_that_still_works_is_not_robbed_until_it_dies(tmp_path: Path) -> None:
     path, house = str(tmp_path / "jobpool.db"), some_pool()
-    store = SqliteBackend(path)
+    store = open_sqlite(path)
     job_id = put(store)
     supervisor = _start(lambda: None)
     mark = process_mark(supervisor)
-    worker = _start(lambda: Hand(SqliteBackend(path), LaneId(WorkerId(house, 0, 1))).take() and None)
+    worker = _start(lambda: Hand(open_sqlite(path), LaneId(WorkerId(house, 0, 1))).take() and None)
     store.beat(beat(house, mark=mark))
     _end(supervisor)
     for _ in range(5):
@@ -226,9 +226,9 @@ def test_an_orphan_that_still_works_is_not_robbed_until_it_dies(tmp_path: Path) 
 
 def test_a_zombie_is_dead(tmp_path: Path) -> None:
     path, house = str(tmp_path / "jobpool.db"), some_pool()
-    store = SqliteBackend(path)
+    store = open_sqlite(path)
     put(store)
-    worker = _start(lambda: Hand(SqliteBackend(path), LaneId(WorkerId(house, 0, 1))).take() and None)
+    worker = _start(lambda: Hand(open_sqlite(path), LaneId(WorkerId(house, 0, 1))).take() and None)
     store.beat(beat(house, mark=dead_mark()))
     os.kill(worker, signal.SIGKILL)
     [taken] = until(store.recover_expired, "the rescue")
@@ -238,7 +238,7 @@ def test_a_zombie_is_dead(tmp_path: Path) -> None:
 
 def test_a_claim_repeated_by_the_same_lane_is_the_same_after_a_restart_of_the_connection(tmp_path: Path) -> None:
     path = str(tmp_path / "jobpool.db")
-    store = SqliteBackend(path)
+    store = open_sqlite(path)
     put(store)
     hand = Hand(store)
     first = hand.take()
@@ -246,7 +246,7 @@ def test_a_claim_repeated_by_the_same_lane_is_the_same_after_a_restart_of_the_co
     again = store.exchange(hand.lane, hand.request, want=Want())
     assert again.claim is not None
     assert replace(again.claim, claimed_boottime=0.0) == replace(first, claimed_boottime=0.0)
-    assert in_child(lambda: SqliteBackend(path).queues()[0].running).result() == 1
+    assert in_child(lambda: open_sqlite(path).queues()[0].running).result() == 1
 
 
 def test_the_lanes_of_departed_workers_do_not_pile_up(tmp_path: Path) -> None:

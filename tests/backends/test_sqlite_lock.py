@@ -10,12 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from pool.backends.sqlite.backend import SqliteBackend
 from pool.backends.sqlite.lock import Turn, lock_of, open_side_file
 from pool.clock import monotonic_now
 from pool.errors import BackendBusy
 from tests.helpers.builders import ANYTHING, Hand, drain, new_jobs, put
-from tests.helpers.stores import in_child, together
+from tests.helpers.stores import in_child, open_sqlite, together
 from tests.helpers.until import until
 
 
@@ -55,12 +54,12 @@ class Holder:
 
 @pytest.fixture
 def holder(path: str) -> Iterator[Holder]:
-    SqliteBackend(path).enqueue(new_jobs(1))
+    open_sqlite(path).enqueue(new_jobs(1))
     yield Holder(path)
 
 
 def test_a_busy_store_is_reported_after_the_wait_and_names_who_holds_it(path: str, holder: Holder) -> None:
-    store = SqliteBackend(path, lock_wait=0.3)
+    store = open_sqlite(path, lock_wait=0.3)
     begin = monotonic_now()
     with pytest.raises(BackendBusy, match=f"process {holder.pid} holds it") as busy:
         put(store)
@@ -71,7 +70,7 @@ def test_a_busy_store_is_reported_after_the_wait_and_names_who_holds_it(path: st
 
 
 def test_reading_does_not_wait_for_the_write_lock(path: str) -> None:
-    store = SqliteBackend(path, lock_wait=0.3)
+    store = open_sqlite(path, lock_wait=0.3)
     put(store)
     holder = Holder(path)
     assert store.queues()[0].pending == 1
@@ -80,7 +79,7 @@ def test_reading_does_not_wait_for_the_write_lock(path: str) -> None:
 
 
 def test_the_lock_of_a_killed_process_is_free_at_once(path: str, holder: Holder) -> None:
-    store = SqliteBackend(path, lock_wait=20.0)
+    store = open_sqlite(path, lock_wait=20.0)
     done = threading.Event()
 
     def work() -> None:
@@ -128,7 +127,7 @@ def test_who_dies_while_it_watches_keeps_nobody_asleep(tmp_path: Path) -> None:
 
 def test_a_process_outside_our_queue_is_waited_for(path: str) -> None:
     """Somebody writes with the sqlite3 shell: no call of ours fails with "database is locked"."""
-    store = SqliteBackend(path)
+    store = open_sqlite(path)
     put(store)
     foreign = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     foreign.execute("BEGIN IMMEDIATE")
@@ -142,7 +141,7 @@ def test_a_process_outside_our_queue_is_waited_for(path: str) -> None:
 
 
 def test_a_process_outside_our_queue_that_never_ends_is_a_busy_store(path: str) -> None:
-    store = SqliteBackend(path, lock_wait=0.3)
+    store = open_sqlite(path, lock_wait=0.3)
     put(store)
     foreign = sqlite3.connect(path, isolation_level=None)
     foreign.execute("BEGIN IMMEDIATE")
@@ -155,12 +154,12 @@ def test_a_process_outside_our_queue_that_never_ends_is_a_busy_store(path: str) 
 
 def test_threads_and_objects_of_one_process_share_its_place(path: str) -> None:
     """fcntl locks do not exclude the own process, and closing one descriptor frees the lock of another."""
-    shared = SqliteBackend(path)
+    shared = open_sqlite(path)
     put(shared)
     problems: list[BaseException] = []
 
     def work(number: int) -> None:
-        store = shared if number % 2 else SqliteBackend(path)
+        store = shared if number % 2 else open_sqlite(path)
         try:
             for _ in range(50):
                 put(store)
@@ -179,7 +178,7 @@ def test_threads_and_objects_of_one_process_share_its_place(path: str) -> None:
 
 
 def test_a_store_made_in_one_thread_is_used_in_another(path: str) -> None:
-    store = SqliteBackend(path)
+    store = open_sqlite(path)
     put(store)
     answers: list[list[str]] = []
     thread = threading.Thread(target=lambda: answers.append(drain(Hand(store))))
@@ -189,16 +188,16 @@ def test_a_store_made_in_one_thread_is_used_in_another(path: str) -> None:
 
 
 def test_many_processes_that_make_the_store_at_once_make_one(path: str) -> None:
-    assert sum(len(each) == 36 for each in together(30, lambda number: put(SqliteBackend(path, lock_wait=30.0)))) == 30
-    assert SqliteBackend(path).queues()[0].pending == 30
+    assert sum(len(each) == 36 for each in together(30, lambda number: put(open_sqlite(path, lock_wait=30.0)))) == 30
+    assert open_sqlite(path).queues()[0].pending == 30
 
 
 @pytest.mark.serial
 def test_eight_processes_get_fair_shares(path: str) -> None:
-    SqliteBackend(path).enqueue(new_jobs(8_000))
+    open_sqlite(path).enqueue(new_jobs(8_000))
 
     def work(number: int) -> tuple[int, float]:
-        store = SqliteBackend(path)
+        store = open_sqlite(path)
         hand, worst = Hand(store), 0.0
         done = 0
         answer = hand.exchange(want=ANYTHING)
@@ -218,13 +217,13 @@ def test_eight_processes_get_fair_shares(path: str) -> None:
 
 def test_nothing_is_lost_when_holders_are_killed_in_the_middle(path: str) -> None:
     """SIGKILL at any moment of a transaction: the next one finds a sound database and every accepted job."""
-    store = SqliteBackend(path)
+    store = open_sqlite(path)
     put(store)
     for _ in range(10):
         accepted_out, accepted_in = os.pipe()
         pid = os.fork()
         if pid == 0:
-            mine = SqliteBackend(path)
+            mine = open_sqlite(path)
             while True:
                 os.write(accepted_in, put(mine).encode())
         os.close(accepted_in)

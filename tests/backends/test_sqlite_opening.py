@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -13,21 +14,23 @@ from tests.helpers.builders import put
 
 
 def test_four_slashes_are_an_absolute_path(tmp_path: Path) -> None:
-    store = open_backend(f"sqlite:///{tmp_path}/jobs.db")
-    assert isinstance(store, SqliteBackend)
-    assert (store.kind, store.url) == ("sqlite", f"sqlite:///{tmp_path}/jobs.db")
-    put(store)
+    with closing(open_backend(f"sqlite:///{tmp_path}/jobs.db")) as store:
+        assert isinstance(store, SqliteBackend)
+        assert (store.kind, store.url) == ("sqlite", f"sqlite:///{tmp_path}/jobs.db")
+        put(store)
     assert (tmp_path / "jobs.db").exists()
 
 
 def test_three_slashes_are_a_path_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    put(open_backend("sqlite:///jobs.db"))
+    with closing(open_backend("sqlite:///jobs.db")) as store:
+        put(store)
     assert (tmp_path / "jobs.db").exists()
 
 
 def test_odd_letters_in_a_path_are_written_as_in_any_url(tmp_path: Path) -> None:
-    put(open_backend(f"sqlite:///{tmp_path}/my%20jobs%3F.db"))
+    with closing(open_backend(f"sqlite:///{tmp_path}/my%20jobs%3F.db")) as store:
+        put(store)
     assert (tmp_path / "my jobs?.db").exists()
 
 

@@ -15,6 +15,7 @@ from pool.backends.sqlite.statements import statements
 from pool.errors import LaneBarred, QueueFull
 from pool.jobs.lifecycle import MOVES, Reason, Status
 from tests.helpers.builders import ANYTHING, Hand, beat, departure, drain, new_job, put, some_pool
+from tests.helpers.stores import open_sqlite
 
 BREAKS = {
     "payload is a blob": "UPDATE jobs SET payload = x'00ff' WHERE rank = ?",
@@ -45,7 +46,7 @@ def _break(path: str, how: str) -> None:
 
 def test_a_job_is_the_same_record_by_whichever_road_it_came(path: str) -> None:
     """Alone and plain, beside a delayed one, beside one with a key: three statements, one kind of row."""
-    store = SqliteBackend(path)
+    store = open_sqlite(path)
     for beside in ([], [new_job(type="other", delay=60.0)], [new_job(type="other", unique_key="k")]):
         store.enqueue([new_job(payload='{"n":1}', priority=7, timeout=2.5), *beside])
     store.close()
@@ -62,7 +63,7 @@ def test_a_job_is_the_same_record_by_whichever_road_it_came(path: str) -> None:
 
 @pytest.mark.parametrize("how", BREAKS, ids=lambda how: how.replace(" ", "-"))
 def test_a_broken_record_is_set_aside_and_the_next_job_is_handed_out(path: str, how: str) -> None:
-    store = SqliteBackend(path)
+    store = open_sqlite(path)
     put(store)
     sound = put(store)
     store.close()
@@ -77,7 +78,7 @@ def test_a_broken_record_is_set_aside_and_the_next_job_is_handed_out(path: str, 
 
 
 def test_a_broken_delayed_record_is_set_aside_when_it_is_due(path: str) -> None:
-    store = SqliteBackend(path)
+    store = open_sqlite(path)
     put(store, delay=0.01)
     store.close()
     _break(path, BREAKS["payload is missing"])
@@ -87,7 +88,7 @@ def test_a_broken_delayed_record_is_set_aside_when_it_is_due(path: str) -> None:
 
 
 def test_a_broken_history_begins_anew(path: str) -> None:
-    store = SqliteBackend(path)
+    store = open_sqlite(path)
     job_id = put(store)
     hand = Hand(store)
     hand.take()
@@ -100,7 +101,7 @@ def test_a_broken_history_begins_anew(path: str) -> None:
 
 
 def test_a_hundred_broken_records_do_not_hide_the_sound_one(path: str) -> None:
-    store = SqliteBackend(path)
+    store = open_sqlite(path)
     store.enqueue([new_job() for _ in range(250)])
     sound = put(store)
     store.close()
@@ -114,7 +115,7 @@ def test_a_hundred_broken_records_do_not_hide_the_sound_one(path: str) -> None:
 
 
 def test_facts_of_a_pool_that_cannot_be_read_are_empty(path: str) -> None:
-    store = SqliteBackend(path)
+    store = open_sqlite(path)
     store.beat(beat(some_pool(), facts="{"))
     assert store.pools()[0].facts == {}
     store.beat(beat(some_pool(), facts=json.dumps({"version": "1"})))
@@ -123,7 +124,7 @@ def test_facts_of_a_pool_that_cannot_be_read_are_empty(path: str) -> None:
 
 def test_the_counts_kept_with_queues_are_those_of_the_records(path: str) -> None:
     """After a long mixed life every kept number equals a count."""
-    store = SqliteBackend(path)
+    store = open_sqlite(path)
     hand = Hand(store)
     for turn in range(200):
         put(store, queue=f"q{turn % 3}", delay=float(turn % 5 == 0) * 100, max_retries=turn % 3)
@@ -174,7 +175,7 @@ def _work_an_hour(store: SqliteBackend, hand: Hand, jobs: int) -> None:
 
 def test_hours_are_kept_apart_and_old_ones_stay_in_the_totals(path: str) -> None:
     clock = Clock()
-    store = SqliteBackend(path, wall=clock)
+    store = open_sqlite(path, wall=clock)
     hand = Hand(store)
     for hour in range(100):
         _work_an_hour(store, hand, 1 + hour % 3)
@@ -193,7 +194,7 @@ def test_hours_are_kept_apart_and_old_ones_stay_in_the_totals(path: str) -> None
 
 def test_a_clock_set_back_loses_no_count_and_no_place(path: str) -> None:
     clock = Clock()
-    store = SqliteBackend(path, wall=clock)
+    store = open_sqlite(path, wall=clock)
     first = put(store)
     clock.now -= 7200.0
     second = put(store)
@@ -204,7 +205,7 @@ def test_a_clock_set_back_loses_no_count_and_no_place(path: str) -> None:
 
 def test_a_clock_set_back_a_little_is_told_of_each_job(path: str) -> None:
     clock = Clock()
-    store = SqliteBackend(path, wall=clock)
+    store = open_sqlite(path, wall=clock)
     began, ids = clock.now, [put(store), put(store)]
     for back in (0.5, 10.0, 20.0):
         clock.now = began - back
@@ -215,7 +216,7 @@ def test_a_clock_set_back_a_little_is_told_of_each_job(path: str) -> None:
 
 
 def test_a_plain_job_is_stored_by_few_statements(path: str) -> None:
-    store = SqliteBackend(path)
+    store = open_sqlite(path)
     for _ in range(3):
         put(store)
     seen: list[str] = []
@@ -229,7 +230,7 @@ def test_a_plain_job_is_stored_by_few_statements(path: str) -> None:
 
 def test_what_is_asked_of_a_queue_meanwhile_holds_for_a_plain_job_too(path: str) -> None:
     """Another process sets the limit, closes it, and stores the same id."""
-    mine, other = SqliteBackend(path), SqliteBackend(path)
+    mine, other = open_sqlite(path), open_sqlite(path)
     job = new_job()
     for store in (mine, mine, other):
         put(store)
@@ -248,7 +249,7 @@ def test_what_is_asked_of_a_queue_meanwhile_holds_for_a_plain_job_too(path: str)
 
 def test_a_lane_recovered_by_another_process_is_not_believed_from_memory(path: str) -> None:
     """A worker remembers its lane between calls; what another process did to it meanwhile counts."""
-    mine, other = SqliteBackend(path), SqliteBackend(path)
+    mine, other = open_sqlite(path), open_sqlite(path)
     hand = Hand(mine)
     job_id = put(mine)
     hand.take()
@@ -277,7 +278,7 @@ STATEMENTS = [(file, name) for file in FILES for name in statements(f"{file}.sql
 @pytest.mark.parametrize("file, name", STATEMENTS, ids=lambda part: str(part).replace(" ", "-"))
 def test_no_statement_walks_through_all_jobs(path: str, file: str, name: str) -> None:
     """What looks at jobs in bulk uses the small index of their state: a million finished ones cost nothing."""
-    SqliteBackend(path).queues()
+    open_sqlite(path).queues()
     sql = statements(f"{file}.sql")[name].replace("{columns}", showing.JOB_COLUMNS).replace("{status}", "pending")
     walks = [
         step
@@ -298,7 +299,7 @@ def test_no_statement_walks_through_all_jobs(path: str, file: str, name: str) ->
     ],
 )
 def test_few_jobs_of_a_state_are_listed_by_its_own_index(path: str, status: Status, index: str) -> None:
-    store = SqliteBackend(path)
+    store = open_sqlite(path)
     put(store)
     assert index in str(_plan(path, _listing(store, JobFilter(status=status))))
 

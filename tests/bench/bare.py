@@ -150,16 +150,17 @@ def sqlite_fused(path: Path) -> Loop:
     """Delete the last and take the next in one transaction, NORMAL, SQLite's own waiting."""
 
     def loop() -> int:
-        db, me, last, done = _open(path), str(os.getpid()), -1, 0
-        while True:
-            db.execute("BEGIN IMMEDIATE")
-            db.execute("DELETE FROM jobs WHERE id = ?", (last,))
-            found = db.execute(CLAIM, (me, time.time())).fetchall()
-            db.execute("COMMIT")
-            if not found:
-                return done
-            last, done = found[0][0], done + 1
-            noop(json.loads(found[0][1])["args"][0])
+        me, last, done = str(os.getpid()), -1, 0
+        with closing(_open(path)) as db:
+            while True:
+                db.execute("BEGIN IMMEDIATE")
+                db.execute("DELETE FROM jobs WHERE id = ?", (last,))
+                found = db.execute(CLAIM, (me, time.time())).fetchall()
+                db.execute("COMMIT")
+                if not found:
+                    return done
+                last, done = found[0][0], done + 1
+                noop(json.loads(found[0][1])["args"][0])
 
     return loop
 

@@ -1,6 +1,7 @@
 """A store that a test may open as often as it likes, and processes that all open it.
 
-`Place` names a fresh, empty store; `together` runs a function in many processes at once, released at one moment.
+`Place` names a fresh, empty store; `open_sqlite` opens a database wherever the test wants it; `together` runs a function
+in many processes at once, released at one moment.
 """
 
 import os
@@ -14,6 +15,7 @@ from typing import Any
 
 from pool.backends.contract import Backend
 from pool.backends.opening import open_backend
+from pool.backends.sqlite.backend import SqliteBackend
 
 CHILD_SECONDS = 100
 
@@ -35,6 +37,23 @@ class Place:
     def close(self) -> None:
         while self.opened:
             self.opened.pop().close()
+
+
+_opened: list[SqliteBackend] = []
+
+
+def open_sqlite(path: str, **options: Any) -> SqliteBackend:
+    """A new client of the database at `path`, as `SqliteBackend` makes it. It stays until the test ends, and is closed
+    then (`close_opened`): a test may open one for a single call."""
+    store = SqliteBackend(path, **options)
+    _opened.append(store)
+    return store
+
+
+def close_opened() -> None:
+    """Close all that `open_sqlite` opened in this process."""
+    while _opened:
+        _opened.pop().close()
 
 
 def together(count: int, work: Callable[[int], Any]) -> list[Any]:
