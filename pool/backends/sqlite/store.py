@@ -163,10 +163,10 @@ class Store:
                     lock.acquire(self._lock_wait)
                     held = True
                 self._set_up(db)
+                lock.belongs_to(stat)
             except BaseException:
                 db.close()
                 raise
-            lock.belongs_to(stat)
         finally:
             if held:
                 lock.release()
