@@ -4,11 +4,15 @@ import os
 import re
 import signal
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.browser.conftest import PAGES, PHONE, TOKEN, Site, Watched
 from tests.helpers.until import until
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
 
 OpenSite = Callable[..., Site]
 Look = Callable[..., Watched]
@@ -193,20 +197,28 @@ def test_jobs_are_searched_filtered_and_paged(open_site: OpenSite, look: Look) -
     page.wait_for_url(re.compile(f"/ui/jobs/{odd}"))
 
 
+def painted(page: "Page") -> None:
+    """A browser drops the keys that are pressed between a page's loading and its first picture."""
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+
 def test_it_is_used_by_keyboard_alone(open_site: OpenSite, look: Look) -> None:
     site = open_site(workers=1)
     job = site.house.enqueue("tasks.charge_card", {"order": 1, "amount_cents": 250_000})
     site.house.wait_until(job, "failed")
     page = look(site).page
+    painted(page)
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.textContent") == "Skip to content"
 
     page.keyboard.press("g")
     page.keyboard.press("j")
     page.wait_for_url(re.compile("/ui/jobs$"))
+    painted(page)
     page.keyboard.press("j")
     page.keyboard.press("Enter")
     page.wait_for_url(re.compile(f"/ui/jobs/{job}"))
+    painted(page)
     page.keyboard.press("?")
     page.get_by_role("dialog").wait_for()
     page.keyboard.press("Escape")
