@@ -414,3 +414,9 @@ def test_the_last_failed_are_found_without_looking_at_the_others(crowded: Sqlite
     assert "jobs_failed" in str(
         _plan(crowded._store.path, statements("inspection.sql")["last failed"].format(columns="j.id"))
     )
+
+
+def test_no_place_for_a_value_has_a_number() -> None:
+    """Python 3.12 takes a numbered one for a named one, and warns at each call."""
+    folder = Path(showing.__file__).parent
+    assert [file.name for file in folder.glob("*.sql") if re.search(r"\?\d", file.read_text())] == []

@@ -19,8 +19,8 @@ WHERE id = ? AND hour = ? AND paused < 2 AND (max_pending = 0 OR pending < max_p
 
 -- name: add one plain job
 INSERT INTO jobs (rank, created_at, id, status, queue, priority, type, max_retries, max_kills, timeout, payload)
-VALUES (max(?1, 1 + coalesce((SELECT max(rank) FROM jobs), 0)), CASE WHEN (SELECT max(rank) FROM jobs) >= ?2 THEN ?3 END,
-  ?4, 1, ?5, ?6, ?7, ?8, ?9, ?10, ?11);
+VALUES (max(?, 1 + coalesce((SELECT max(rank) FROM jobs), 0)), CASE WHEN (SELECT max(rank) FROM jobs) >= ? THEN ? END,
+  ?, 1, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: status by id
 SELECT status FROM jobs WHERE id = ?;
