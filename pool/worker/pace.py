@@ -46,7 +46,7 @@ class Pace:
         self._types: dict[str, TypeTimes] = {}
         self._call_s = 0.0
         self._fruitful_calls = 0
-        self._full_so_far = 0  # so many were asked for and came, at the last time that the line was long
+        self._full_so_far = 0  # the most that were asked for ahead and came
         self.ahead = 0
 
     @property

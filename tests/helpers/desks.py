@@ -42,7 +42,7 @@ class Answers:
 
 
 class Desk:
-    """The loop on its thread. `skip(seconds)` lets time pass for the socket; `at_rest()` runs a call between two turns."""
+    """The loop on its thread. `skip(seconds)` lets time pass for the socket, `look_ahead(seconds)` for one turn; `at_rest()` runs a call between two turns."""
 
     def __init__(self, path: Path, mode: int, listen: str) -> None:
         self.answers, self.path = Answers(), path
@@ -66,6 +66,11 @@ class Desk:
     def skip(self, seconds: float) -> None:
         with self._lock:
             self._skipped += seconds
+
+    def look_ahead(self, seconds: float) -> None:
+        """One turn, as if so much time had passed: unlike after `skip`, who comes next has its own time."""
+        with self._lock:
+            self.socket.tick(monotonic_now() + seconds)
 
     def at_rest(self, call: Any) -> Any:
         with self._lock:

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from pool.cli.control import ask
-from pool.clock import monotonic_now
 from pool.errors import ConfigError
 from pool.supervisor.listening import UnixListener, tcp_listener
 from tests.helpers.desks import desk
@@ -103,9 +102,7 @@ def test_a_removed_socket_file_is_made_again_within_five_seconds(tmp_path: Path)
     with desk(tmp_path / "run") as running:
         running.path.unlink()
         running.path.parent.rmdir()
-        running.at_rest(
-            lambda: running.socket.tick(monotonic_now() + 5.0)
-        )  # one turn: a new caller shall have its time
+        running.look_ahead(5.0)
         assert running.path.is_socket()
         assert ask(running.path, "GET", "/healthz")[0] == 200
 

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from pool.cli.control import NoAnswer, NoSocket, Refused, ask
-from pool.clock import monotonic_now
 from pool.supervisor.status_socket import MOST_CLIENTS
 from tests.helpers.desks import Desk, desk
 from tests.helpers.until import until
@@ -88,9 +87,7 @@ def test_a_command_may_take_its_time_and_others_are_answered_meanwhile(open_desk
     )
     caller.start()
     until(lambda: open_desk.answers.commands, "the command")
-    open_desk.at_rest(
-        lambda: open_desk.socket.tick(monotonic_now() + 3600)
-    )  # one turn: a new caller shall have its time
+    open_desk.look_ahead(3600)
     assert ask(open_desk.path, "GET", "/healthz")[0] == 200
     assert caller.is_alive()
     open_desk.at_rest(lambda: open_desk.answers.commands[0][2](409, {"error": "broken deploy"}))
