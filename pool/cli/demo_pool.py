@@ -124,7 +124,12 @@ def end_by_signal_in_order() -> None:
             signal.signal(number, _leave)
 
 
+_ordered_to_end = 0  # the signal that said so
+
+
 def _leave(number: int, frame: FrameType | None) -> None:
+    global _ordered_to_end
+    _ordered_to_end = number
     for each in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(each, signal.SIG_IGN)  # the end takes a moment, and must not be cut short
     raise SystemExit(128 + number)
@@ -136,7 +141,9 @@ def _stop_with_the_demo() -> None:
 
 
 def pause(seconds: float) -> None:
-    """Between two looks at a pool; a signal handler may end it."""
+    """Between two looks at a pool; a signal handler may end it, or have tried to where Python lets nothing through (a finalizer)."""
     import select
 
+    if _ordered_to_end:
+        raise SystemExit(128 + _ordered_to_end)
     select.select([], [], [], seconds)

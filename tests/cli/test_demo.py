@@ -78,6 +78,29 @@ def _is_ours(name: str, library: Path) -> bool:
         return False
 
 
+IN_A_FINALIZER = """
+import os, signal
+from pool.cli.demo_pool import end_by_signal_in_order, pause
+
+class Dying:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+        for _ in range(1000):
+            pass
+
+end_by_signal_in_order()
+Dying()
+print("it goes on")
+pause(0)
+print("and on")
+"""
+
+
+def test_a_signal_that_comes_where_python_swallows_what_is_raised_ends_the_demo_at_the_next_look() -> None:
+    done = subprocess.run([sys.executable, "-c", IN_A_FINALIZER], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.returncode) == ("it goes on\n", 128 + signal.SIGTERM)
+
+
 def test_a_folder_that_is_not_there_is_wrong_usage(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pool", "demo", "--path", str(tmp_path / "nowhere")]
     assert subprocess.run(command, capture_output=True, timeout=60).returncode == 2
