@@ -88,11 +88,13 @@ def test_who_watched_in_vain_sleeps_more_calls_each_time_until_an_answer_is_met_
     assert brisk.answered() == [AWAKE]
 
 
-def test_who_calls_now_and_then_sleeps_at_once(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert line.answered() == [ASLEEP]
+def test_who_calls_now_and_then_sleeps_and_so_do_the_few_calls_of_one_wake(
+    line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "BRISK_NS", -1)
-    assert line.answered() == [ASLEEP]
+    assert [line.answered() for _ in range(9)] == [[ASLEEP]] * 9
     monkeypatch.setattr(module, "BRISK_NS", 10**18)
+    assert [line.answered() for _ in range(FEWEST_ASLEEP)] == [[ASLEEP]] * FEWEST_ASLEEP
     assert line.answered() == [AWAKE]
 
 

@@ -12,9 +12,10 @@ FEWEST_ASLEEP, MOST_ASLEEP = 4, 16  # calls
 class Lookout:
     """Stands in for `recv_into` of a blocking socket (not of TLS, which cannot look without waiting).
 
-    It watches only where one call follows another at once: who calls now and then does not wait for the store, and would
-    only burn more. While it watches it gives way to whoever wants the processor, above all to a server on this machine.
-    Where the moment was too short, for the server is far or busy, the next calls sleep: more of them each time in a row.
+    It watches only where calls have followed each other at once for a while: who calls now and then does not wait for the
+    store, and would only burn more. While it watches it gives way to whoever wants the processor, above all to a server on
+    this machine. Where the moment was too short, for the server is far or busy, the next calls sleep: more of them each
+    time in a row.
     """
 
     __slots__ = ("_answered_at", "_asleep", "_left_asleep", "_receive")
@@ -36,6 +37,7 @@ class Lookout:
         """None: nothing came in this moment, or it is not worth it."""
         now = time.monotonic_ns()
         if now - self._answered_at > BRISK_NS:
+            self._left_asleep = FEWEST_ASLEEP  # the few calls of one wake, as a keeper makes them at rest, are no rush
             return None
         if self._left_asleep:
             self._left_asleep -= 1
