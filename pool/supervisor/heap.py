@@ -4,6 +4,8 @@ import ctypes
 import gc
 import sys
 
+from pool.supervisor import immortal
+
 _ABOVE_ANY_GAP, _LARGEST, _SMALLEST = 120 * 1024, 64 * 1024, 24  # bytes
 _KEPT_BY_SIZE = 1040  # up to here the library keeps freed blocks for the very next of that size (in steps of 16)
 _MOST_IN_ALL = 2 * 1024 * 1024  # should another library be in its place, which orders blocks otherwise
@@ -12,11 +14,14 @@ _clear_caches = getattr(sys, "_clear_internal_caches", None) or sys._clear_type_
 
 def settle() -> None:
     """Parent, once, right before the first fork: leave nothing to do that each child would do in its own copy."""
-    # What is here now is shared with every child for good: the collector must not touch, and so copy, its pages.
+    # What is here now is shared with every child for good: neither counts nor the collector shall touch, and so copy, its pages.
+    if immortal.is_possible():
+        immortal.make_all()
+    else:
+        _clear_caches()  # else each name that a child looks up drives out one of ours, whose count is written
     # The garbage among it (less than 1 MB) stays: to look for it would take a tenth of the start.
     gc.freeze()
     gc.collect()  # of nothing: it gives back spare objects
-    _clear_caches()  # else each name that a child looks up drives out one of ours, whose count is written
     if hasattr(libc := ctypes.CDLL(None), "gnu_get_libc_version"):
         _fill_gaps(libc)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pool.backends.opening import open_backend
+from pool.supervisor import immortal
 from tests.bench import bare, footprint, measures, pools, speeds
 from tests.helpers.servers import DEFAULT_FLAVOUR, Server, running
 
@@ -23,6 +24,7 @@ FLOOR = 0.25  # of the aims: half, and half again for a machine that is busy wit
 FEW, MANY, MOST_GROWTH = 1_000, 100_000, 2.6
 LEAST_OF_A_BARE_ENQUEUE = FLOOR * 0.8
 MOST_MIB = {"sqlite": 128, DEFAULT_FLAVOUR: 120}  # of 8 workers, keeper and supervisor; they take 105 and 98
+FEWER_MIB = 30  # where objects can be immortal
 CROWD_POOLS, CROWD_WORKERS, CROWD_JOBS, MOST_CALLS = 4, 10, 8_000, 0.25
 
 
@@ -101,7 +103,7 @@ def test_a_pool_at_rest_takes_no_more_memory_than_it_did(backend: str) -> None:
         pids = [pid for pids in footprint.roles_of(house).values() for pid in pids]
         mib = sum(map(footprint.pss_bytes, pids)) / footprint.MIB
     print(f"{backend}: {mib:.0f} MiB")
-    assert mib < MOST_MIB[backend]
+    assert mib < MOST_MIB[backend] - FEWER_MIB * immortal.is_possible()
 
 
 def test_a_crowd_of_workers_makes_few_calls() -> None:

@@ -1,0 +1,119 @@
+"""What the parent has loaded is used by its children without being counted, and so without being copied."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+HEAD = """
+import gc, json, os, re, sys, weakref
+from pool.supervisor import immortal
+"""
+COUNTED = """
+import json.encoder as module
+
+class Kind:
+    attribute = "some text, once".upper()
+
+def function():
+    return ("a constant " "that nobody else has", 987654321.5)
+
+def inner():
+    def innermost():
+        return "another one, further in"
+    return innermost
+
+parts = [module, Kind, Kind.__dict__["attribute"], function, function.__code__, function.__code__.co_consts,
+         function.__code__.co_consts[1][1], inner.__code__.co_consts[1].co_consts[1], module.__dict__]
+immortal.make_all()
+before = [sys.getrefcount(part) for part in parts]
+more = [list(parts) for _ in range(10)]
+after = [sys.getrefcount(part) for part in parts]
+
+class Later:
+    pass
+
+later = Later()
+seen = weakref.ref(later)
+del later
+print(json.dumps([before == after, before == len(before) * [sys.getrefcount(None)], seen() is None]))
+"""
+COPIED = """
+import argparse, ast, asyncio, decimal, email.message, http.client, inspect, logging.config, typing, unittest
+
+def used():
+    for _ in range(3):
+        for name, module in list(sys.modules.items()):
+            for value in list(vars(module).values()):
+                str(type(value))
+                getattr(value, "__name__", None), getattr(value, "__dict__", None)
+
+def own_pages():
+    text = open("/proc/self/smaps_rollup").read()
+    return sum(int(kib) for kib in re.findall(r"Private_Dirty: +(\\\\d+)", text)) // 4
+
+used()
+if {made}:
+    immortal.make_all()
+gc.freeze()
+gc.disable()
+if os.fork() == 0:
+    before = own_pages()
+    used()
+    print(own_pages() - before, flush=True)
+    os._exit(0)
+os.wait()
+"""
+
+
+def pythons() -> list[str]:
+    """This one, and those beside it that can do it."""
+    others = [path for version in ("3.12", "3.13") for path in _installed(version)]
+    return [sys.executable, *others]
+
+
+def _installed(version: str) -> list[str]:
+    found = sorted(Path("/usr/local/bin").glob(f"python{version}")) or sorted(Path("/usr/bin").glob(f"python{version}"))
+    found = found or sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))
+    return [str(path) for path in found[:1]]
+
+
+def told(python: str, program: str) -> Any:
+    run = subprocess.run([python, "-c", HEAD + program], cwd=ROOT, capture_output=True, text=True, check=True)
+    return json.loads(run.stdout)
+
+
+def can(python: str) -> bool:
+    return bool(told(python, "print(json.dumps(immortal.is_possible()))"))
+
+
+@pytest.fixture(params=pythons(), ids=lambda path: re.sub(r"\W+", "-", path).strip("-"))
+def python(request: pytest.FixtureRequest) -> str:
+    path = str(request.param)
+    if not can(path):
+        pytest.skip("this Python has no immortal objects")
+    return path
+
+
+def test_it_is_done_just_where_the_version_is_known() -> None:
+    for path in pythons():
+        version = told(path, "print(json.dumps(sys.version_info[:2]))")
+        assert can(path) == (version in ([3, 12], [3, 13]))
+
+
+def test_counts_stand_still_and_what_comes_later_is_freed(python: str) -> None:
+    assert told(python, COUNTED) == [True, True, True]
+
+
+def test_a_child_that_uses_what_was_there_copies_few_of_its_pages(python: str) -> None:
+    """Without it many, or the test would say nothing."""
+    counted, immortal = (
+        told(python, COPIED.replace("{made}", str(made)).replace("\\\\", "\\")) for made in (False, True)
+    )
+    assert counted > 300
+    assert immortal < counted / 3, (counted, immortal)
