@@ -18,11 +18,10 @@ from typing import NamedTuple
 
 from pool.backends.contract import Want
 from pool.backends.sqlite.files import take_after
+from pool.backends.sqlite.lock import Turn
 from pool.clock import wall_now
 from pool.logs import log
 
-# A file's time stamp moves in steps of a few ms: what was read at a younger stamp may be older than the file.
-STAMP_GRAIN_NS = 50_000_000
 _STALE_S = 600.0
 KEEPER = Want(queues=())  # serves no queue: rung when a job is scheduled
 
@@ -146,9 +145,8 @@ class Bells:
 
     def __init__(self, database: str) -> None:
         self.folder = Path(f"{database}-bells")
-        self._folder_name = str(self.folder)
-        self._pid = os.getpid()
-        self._seen_ns = 0
+        self.turn: Turn | None = None  # of the open store: tells without a system call whether other bells hang now
+        self._seen: int | None = None
         self._classes: list[tuple[Want, str]] = []
         self._fds: dict[str, int] = {}
 
@@ -177,18 +175,11 @@ class Bells:
             log.debug("bell could not be rung", problem=str(problem))
 
     def _look_around(self) -> None:
-        if self._pid != os.getpid():
-            self.close()
-            self._pid = os.getpid()
-        try:
-            stamp = os.stat(self._folder_name).st_mtime_ns  # noqa: PTH116  # with each ring: a Path takes longer
-        except FileNotFoundError:
-            self._classes = []
-            return
-        if stamp != self._seen_ns:
+        stamp = self.turn.bells() if self.turn else None
+        if stamp is None or stamp != self._seen:
             self.close()
             self._classes = list(_read_notes(self.folder))
-            self._seen_ns = stamp if wall_now() * 1e9 - stamp > STAMP_GRAIN_NS else 0
+            self._seen = stamp
 
     def _ring_one(self, path: str) -> None:
         fd = self._fds.get(path)
@@ -216,11 +207,13 @@ class Bells:
                 if _is_deserted(bell) and wall_now() - note.stat().st_mtime > _STALE_S:
                     bell.unlink(missing_ok=True)
                     note.unlink(missing_ok=True)
+                    if self.turn:
+                        self.turn.note_bells()
 
     def close(self) -> None:
         for path in list(self._fds):
             self._drop(path)
-        self._seen_ns = 0
+        self._seen = None
 
 
 def _read_notes(folder: Path) -> Iterable[tuple[Want, str]]:

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from pool.backends.contract import Want
 from pool.backends.sqlite import files, folding, forking
-from pool.backends.sqlite.bell import STAMP_GRAIN_NS, Bells, OwnBell
+from pool.backends.sqlite.bell import Bells, OwnBell
 from pool.backends.sqlite.limits import let_go
 from pool.backends.sqlite.lock import WriteLock, lock_of
 from pool.backends.sqlite.migrations import bring_up_to_date, is_newer, is_up_to_date
@@ -28,6 +28,8 @@ from pool.logs import log
 
 T = TypeVar("T")
 Stamp = tuple[int, int, int]
+# A file's time stamp moves in steps of a few ms: what was read at a younger stamp may be older than the file.
+_STAMP_GRAIN_NS = 50_000_000
 _LOOK_AT_FILE_S = 1.0
 _OPENING_WAIT_S = 0.5
 
@@ -149,6 +151,7 @@ class Store:
             )
         self.stat = files.prepare(self.path, create=self._may_create)
         self._lock = lock_of(self.path, self.stat)
+        self.bells.turn = self._lock.turn
         db = self._connect(self.stat, self._lock)
         self._db, self._was_open = db, True
         self._file_seen_at = monotonic_now()
@@ -276,12 +279,15 @@ class Store:
 
     def hang_bell(self, want: Want) -> OwnBell:
         """A bell for this class of workers, in the folder beside the database."""
-        return OwnBell(self.bells.folder, want, self.stat or Path(self.path).stat())
+        bell = OwnBell(self.bells.folder, want, self.stat or Path(self.path).stat())
+        if self.bells.turn:
+            self.bells.turn.note_bells()
+        return bell
 
     def settled_stamp(self) -> Stamp | None:
         """The stamp before a look into the store. None for a young one: what is committed now might not change it."""
         stamp = self.stamp()
-        is_young = stamp is not None and wall_now() * 1e9 - stamp[1] < STAMP_GRAIN_NS
+        is_young = stamp is not None and wall_now() * 1e9 - stamp[1] < _STAMP_GRAIN_NS
         return None if is_young else stamp
 
     def stamp(self) -> Stamp | None:
