@@ -111,16 +111,14 @@ class SqliteBackend:
         self, jobs: Sequence[NewJob], refuse_above: int | None, are_plain: bool
     ) -> list[Receipt] | None:
         """None, with nothing stored, when some of them is stored already."""
+
+        def step(tx: Transaction) -> list[Receipt]:
+            return bulk.enqueue(tx, jobs, refuse_above, are_plain=are_plain) or intake.enqueue(tx, jobs, refuse_above)
+
         try:
-            return self._store.write(lambda tx: self._enqueue(tx, jobs, refuse_above, are_plain), durable=True)
+            return self._store.write(step, durable=True)
         except bulk.NotNew:
             return None
-
-    @staticmethod
-    def _enqueue(tx: Transaction, jobs: Sequence[NewJob], refuse_above: int | None, are_plain: bool) -> list[Receipt]:
-        if are_plain and len(jobs) == 1 and refuse_above is None and (stored := bulk.enqueue_alone(tx, jobs[0])):
-            return stored
-        return bulk.enqueue(tx, jobs, refuse_above, are_plain=are_plain) or intake.enqueue(tx, jobs, refuse_above)
 
     def cancel(self, job_id: str, *, owner: str | None = None) -> Job:
         self._store.write(lambda tx: intake.cancel(tx, job_id, owner), durable=True)

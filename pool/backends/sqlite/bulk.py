@@ -26,6 +26,8 @@ def enqueue(
     """None, having changed nothing, when they need a closer look: one is of another kind, its queue is new, closed or full.
 
     NotNew ends the transaction: what it has written must not stay."""
+    if are_plain and refuse_above is None and len(jobs) == 1 and (stored := _enqueue_alone(tx, jobs[0])):
+        return stored
     kinds = Counter([(job.queue, job.priority) for job in jobs])
     if not (are_plain or all(map(_is_common, jobs))) or not _have_room(tx, kinds, refuse_above):
         return None
@@ -35,20 +37,19 @@ def enqueue(
         raise NotNew from problem
 
 
-def enqueue_alone(tx: Transaction, job: NewJob) -> list[Receipt] | None:
+def _enqueue_alone(tx: Transaction, job: NewJob) -> list[Receipt] | None:
     """One job that is plain by `rows.is_plain`, by two statements. None, having changed nothing, when it needs a closer
-    look: its queue or type is new here, the queue closed or full, or its books of this hour are not begun."""
-    queue, kind = tx.host.queue_ids.get(job.queue), tx.host.name_ids.get(job.type)
-    if queue is None or kind is None or not tx.run(_SQL["book one plain job"], (queue, tx.hour)).rowcount:
+    look: its queue or type is new here, the queue closed or full, its books of this hour are not begun, or the line ends
+    at a place that is not past."""
+    queue, kind, rank = tx.host.queue_ids.get(job.queue), tx.host.name_ids.get(job.type), int(tx.now * rows.MICROSECONDS)
+    if queue is None or kind is None or not tx.run(_SQL["book one plain job"], (queue, tx.hour, rank)).rowcount:
         return None
     tx.ring_ahead(job.queue, job.priority)
-    now = int(tx.now * rows.MICROSECONDS)
     values = (
-        now, now + rows.MICROSECONDS, tx.now, raw_id_of(job.id), queue, job.priority, kind,
-        job.max_retries, job.max_kills, job.timeout, job.payload,
+        rank, raw_id_of(job.id), queue, job.priority, kind, job.max_retries, job.max_kills, job.timeout, None, job.payload,
     )  # fmt: skip
     try:
-        tx.run(_SQL["add one plain job"], values)
+        tx.run(_SQL["add plain job"], values)
     except sqlite3.IntegrityError as problem:
         raise NotNew from problem
     return [Receipt(job.id, Status.PENDING)]

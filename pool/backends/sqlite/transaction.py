@@ -173,8 +173,9 @@ class Transaction:
 
     def book(self) -> None:
         """Write the counts of this step to its queues: once before the commit, or sooner where they are needed."""
-        hour, self.made_pending = self.hour, False
+        self.made_pending = False
         for queue, counts in self._books.items():
+            hour = self.hour
             if self.run(_SQL["book moves"], (*counts, queue, hour)).rowcount == 0:
                 self.run(_SQL["keep hour"], (queue,))
                 self.run(_SQL["begin hour"], (hour, queue))
