@@ -11,7 +11,7 @@ import json
 import os
 import select
 import stat
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -152,34 +152,30 @@ class Bells:
 
     def ring(self, rings: Collection[Ring]) -> None:
         """Wake one waiter of every class that any of these events concerns. Never raises: the poll is the fallback."""
-        self._ring_where(lambda want: any(concerns(want, ring) for ring in rings))
+        for want, path in self._hanging():
+            if any(concerns(want, ring) for ring in rings):
+                self._ring_one(path)
 
     def ring_classes(self, classes: Collection[Want]) -> None:
         """Wake one waiter of each of these."""
-        if classes:
-            self._ring_where(lambda want: want in classes)
+        for want, path in self._hanging() if classes else ():
+            if want in classes:
+                self._ring_one(path)
 
     def classes(self) -> list[Want]:
         """Every class of workers that has a bell, listening or not."""
-        with suppress(OSError, ValueError):
-            self._look_around()
-        return [want for want, _ in self._classes if want.queues]
+        return [want for want, _ in self._hanging() if want.queues]
 
-    def _ring_where(self, is_meant: Callable[[Want], bool]) -> None:
-        try:
-            self._look_around()
-            for want, path in self._classes:
-                if is_meant(want):
-                    self._ring_one(path)
-        except (OSError, ValueError) as problem:
-            log.debug("bell could not be rung", problem=str(problem))
-
-    def _look_around(self) -> None:
+    def _hanging(self) -> list[tuple[Want, str]]:
+        """The bells there are now, each with the class that listens."""
         stamp = self.turn.bells() if self.turn else None
         if stamp is None or stamp != self._seen:
             self.close()
-            self._classes = list(_read_notes(self.folder))
-            self._seen = stamp
+            self._classes = []
+            with suppress(OSError):  # the folder is taken away while we read
+                self._classes = list(_read_notes(self.folder))
+                self._seen = stamp
+        return self._classes
 
     def _ring_one(self, path: str) -> None:
         fd = self._fds.get(path)
@@ -192,7 +188,7 @@ class Bells:
         except OSError as problem:
             self._drop(path)
             if problem.errno not in (errno.ENXIO, errno.EPIPE, errno.ENOENT):
-                raise
+                log.debug("bell could not be rung", problem=str(problem))
 
     def _drop(self, path: str) -> None:
         fd = self._fds.pop(path, None)

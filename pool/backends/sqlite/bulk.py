@@ -4,7 +4,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Sequence
 
-from pool.backends.sqlite import rows
+from pool.backends.sqlite import intake, rows
 from pool.backends.sqlite.line import due_at, raw_id_of
 from pool.backends.sqlite.statements import statements
 from pool.backends.sqlite.transaction import ENQUEUED, PENDING, SCHEDULED, Row, Transaction
@@ -20,17 +20,15 @@ class NotNew(Exception):
     """Some of these jobs is stored already: the step must be done again, one job after the other."""
 
 
-def enqueue(
-    tx: Transaction, jobs: Sequence[NewJob], refuse_above: int | None, *, are_plain: bool
-) -> list[Receipt] | None:
-    """None, having changed nothing, when they need a closer look: one is of another kind, its queue is new, closed or full.
+def enqueue(tx: Transaction, jobs: Sequence[NewJob], refuse_above: int | None, are_plain: bool) -> list[Receipt]:
+    """One by one (`intake.enqueue`) when they need a closer look: one is of another kind, its queue is new, closed or full.
 
     NotNew ends the transaction: what it has written must not stay."""
     if are_plain and refuse_above is None and len(jobs) == 1 and (stored := _enqueue_alone(tx, jobs[0])):
         return stored
     kinds = Counter([(job.queue, job.priority) for job in jobs])
     if not (are_plain or all(map(_is_common, jobs))) or not _have_room(tx, kinds, refuse_above):
-        return None
+        return intake.enqueue(tx, jobs, refuse_above)
     try:
         return _add_plain(tx, jobs, kinds) if are_plain else _add(tx, jobs)
     except sqlite3.IntegrityError as problem:
@@ -41,7 +39,11 @@ def _enqueue_alone(tx: Transaction, job: NewJob) -> list[Receipt] | None:
     """One job that is plain by `rows.is_plain`, by two statements. None, having changed nothing, when it needs a closer
     look: its queue or type is new here, the queue closed or full, its books of this hour are not begun, or the line ends
     at a place that is not past."""
-    queue, kind, rank = tx.host.queue_ids.get(job.queue), tx.host.name_ids.get(job.type), int(tx.now * rows.MICROSECONDS)
+    queue, kind, rank = (
+        tx.host.queue_ids.get(job.queue),
+        tx.host.name_ids.get(job.type),
+        int(tx.now * rows.MICROSECONDS),
+    )
     if queue is None or kind is None or not tx.run(_SQL["book one plain job"], (queue, tx.hour, rank)).rowcount:
         return None
     tx.ring_ahead(job.queue, job.priority)

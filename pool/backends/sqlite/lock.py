@@ -27,6 +27,7 @@ from pool.errors import BackendBusy
 _FLOCK = struct.Struct("hhqqi4x")  # struct flock of 64-bit Linux: type, whence, start, length, pid
 _SYS_FUTEX = {"x86_64": 202, "aarch64": 98, "riscv64": 98, "ppc64le": 221, "s390x": 238}.get(platform.machine())
 _FUTEX_WAIT, _FUTEX_WAKE = 0, 1
+_TAKE_IF_FREE = fcntl.LOCK_EX | fcntl.LOCK_NB
 _OWNER, _OWNER_AT = struct.Struct("=QQQ"), 64
 _SUFFIX = "-lock"
 _LOOK_AGAIN_S = 0.01
@@ -171,7 +172,7 @@ class WriteLock:
 
     def _try(self) -> bool:
         try:
-            fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(self._fd, _TAKE_IF_FREE)
         except OSError as problem:
             if problem.errno in (errno.EACCES, errno.EAGAIN):
                 return False

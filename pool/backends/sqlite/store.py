@@ -76,7 +76,7 @@ class Store:
         """Run one reading step on a single snapshot; waits for no writer."""
         with self._mutex:
             try:
-                db = self._ready()
+                db, _ = self._ready()
                 db.execute("BEGIN")
                 try:
                     return step(Transaction(db.cursor(), self.host, self.bells))
@@ -94,8 +94,8 @@ class Store:
             raise NotSynced(self.path, f"the disk could not be synced ({problem.strerror})") from problem
 
     def _commit(self, step: Callable[[Transaction], T]) -> tuple[Transaction, T]:
-        db = self._ready()
-        lock, cursor = assert_open(self._lock, self.path), db.cursor()
+        db, lock = self._ready()
+        cursor = db.cursor()
         lock.acquire(self._lock_wait)
         try:
             if self._was_full:
@@ -106,7 +106,8 @@ class Store:
                 result = step(tx)
                 if tx.freed:
                     let_go(tx)
-                tx.book()
+                if tx.books:
+                    tx.book()
                 cursor.execute("COMMIT")
             except BaseException:
                 self.host.forget_names()
@@ -119,7 +120,7 @@ class Store:
 
     # ------------------------------------------------------------ the connection
 
-    def _ready(self) -> sqlite3.Connection:
+    def _ready(self) -> tuple[sqlite3.Connection, WriteLock]:
         if self._pid != os.getpid():
             self.abandon()
             self._pid = os.getpid()
@@ -129,7 +130,7 @@ class Store:
                 self.close()  # a newer jobpool has migrated it meanwhile; opening it again says so
         if self._db is None:
             self._open()
-        return self._db  # type: ignore[return-value]
+        return self._db, self._lock  # type: ignore[return-value]
 
     def look_at_file(self) -> None:
         """Notice that the database was deleted or replaced under us: the old handle is dropped, never closed.
@@ -257,10 +258,9 @@ class Store:
         """Fold a long -wal into the database and cut it, when no reader is in the way; else try again later."""
         with self._mutex:
             try:
-                db = self._ready()
+                db, lock = self._ready()
                 if os.fstat(self._wal_fd).st_size <= folding.WAL_KEPT_BYTES:
                     return
-                lock = assert_open(self._lock, self.path)
                 lock.acquire(self._lock_wait)
                 try:
                     folding.fold(db, self._lock_wait)
@@ -315,9 +315,3 @@ class Store:
 
     def after_fork_in_child(self) -> None:
         self._mutex = threading.RLock()
-
-
-def assert_open(lock: WriteLock | None, path: str) -> WriteLock:
-    if lock is None:
-        raise BackendUnavailable(path, "it is closed")
-    return lock
