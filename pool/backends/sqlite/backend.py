@@ -103,8 +103,11 @@ class SqliteBackend:
         are_plain = intake.check_batch(jobs, batch)
         try:
             if batch is None:
+                ahead = bulk.rings_of(jobs) if are_plain else ()
                 try:
-                    return self._store.write(lambda tx: bulk.enqueue(tx, jobs, refuse_above, are_plain), durable=True)
+                    return self._store.write(
+                        lambda tx: bulk.enqueue(tx, jobs, refuse_above, are_plain), durable=True, ahead=ahead
+                    )
                 except bulk.NotNew:
                     pass
             return self._store.write(lambda tx: intake.enqueue(tx, jobs, refuse_above, batch), durable=True)

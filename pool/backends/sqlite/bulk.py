@@ -3,8 +3,10 @@
 import sqlite3
 from collections import Counter
 from collections.abc import Sequence
+from functools import lru_cache
 
 from pool.backends.sqlite import intake, rows
+from pool.backends.sqlite.bell import Ring
 from pool.backends.sqlite.line import due_at, raw_id_of
 from pool.backends.sqlite.statements import statements
 from pool.backends.sqlite.transaction import ENQUEUED, PENDING, SCHEDULED, Row, Transaction
@@ -14,6 +16,12 @@ from pool.jobs.lifecycle import Status
 _SQL = statements("intake.sql")
 Kinds = Counter[tuple[str, int]]  # how many jobs of each queue and priority
 _CLOSED = 2  # in queues.paused, while the store is moved
+_ring = lru_cache(Ring)  # a named tuple is made by a function of Python
+
+
+def rings_of(jobs: Sequence[NewJob]) -> set[Ring]:
+    """Whom plain jobs concern."""
+    return {_ring(job.queue, job.priority) for job in jobs}
 
 
 class NotNew(Exception):
@@ -46,7 +54,6 @@ def _enqueue_alone(tx: Transaction, job: NewJob) -> list[Receipt] | None:
     )
     if queue is None or kind is None or not tx.run(_SQL["book one plain job"], (queue, tx.hour, rank)).rowcount:
         return None
-    tx.ring_ahead(job.queue, job.priority)
     values = (
         rank, raw_id_of(job.id), queue, job.priority, kind, job.max_retries, job.max_kills, job.timeout, None, job.payload,
     )  # fmt: skip
@@ -90,8 +97,6 @@ def _ranks(tx: Transaction, count: int) -> tuple[int, float | None]:
 
 def _add_plain(tx: Transaction, jobs: Sequence[NewJob], kinds: Kinds) -> list[Receipt]:
     """Jobs that are plain by `rows.is_plain`."""
-    for queue, priority in kinds:
-        tx.ring_ahead(queue, priority)
     first, created_at = _ranks(tx, len(jobs))
     queues, types = tx.host.queue_ids, {name: tx.name_id(name) for name in {job.type for job in jobs}}
     values = [

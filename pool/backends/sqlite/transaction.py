@@ -4,7 +4,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any
 
 from pool.backends.sqlite.bell import SCHEDULE_CHANGED, Bells, Ring
@@ -198,8 +198,7 @@ class Transaction:
         self.rings.add(_ring_of(queue, priority))
 
     def ring_ahead(self, queue: str, priority: int) -> None:
-        """The same before the commit, in a step that makes a job pending: who wakes stands in line for the write lock, which
-        we hold, and finds what we commit. To be woken takes about as long as the rest of the step."""
+        """The same before the commit, in a step that makes a job pending (see `Store.write`)."""
         self._bells.ring((_ring_of(queue, priority),))
 
     def ring_keeper(self) -> None:
@@ -210,7 +209,6 @@ class Transaction:
         self.rings.update(Ring(queue, priority) for priority in range(LOWEST, HIGHEST + 1))
 
 
-@lru_cache
 def _ring_of(queue: str, priority: int) -> Ring:
     """A broken record has a priority of another kind."""
     return Ring(queue, priority if isinstance(priority, int) else LOWEST)
