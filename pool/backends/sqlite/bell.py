@@ -100,8 +100,10 @@ class OwnBell:
         return Woken(rung, len(woken_by) > rung)
 
     def drain(self) -> None:
-        with suppress(BlockingIOError):
+        try:  # noqa: SIM105  # with each wake, when all is cold: `suppress` is three functions of Python
             os.read(self.fd, 65536)
+        except BlockingIOError:
+            pass
 
     def watch(self, interrupt_fd: int | None) -> None:
         """The next sleeps end also when this descriptor is readable."""
