@@ -4,7 +4,9 @@ import os
 import shutil
 import statistics
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +14,7 @@ from pool.backends.contract import Want
 from pool.backends.sqlite import bell, bulk, departures
 from pool.backends.sqlite.backend import SqliteBackend
 from pool.backends.sqlite.transaction import Transaction
+from pool.jobs.job import Receipt
 from tests.helpers.builders import ANYTHING, Hand, died_working, new_jobs, put
 from tests.helpers.coldness import coldness
 from tests.helpers.stores import Child, in_child, open_sqlite
@@ -220,7 +223,22 @@ def test_eight_idle_workers_cost_almost_nothing(path: str) -> None:
 # ---------------------------------------------------------------- rung before the commit
 
 
-def test_a_worker_is_rung_for_before_the_commit_and_finds_the_job(path: str) -> None:
+def _enqueue_so(monkeypatch: pytest.MonkeyPatch, then: Callable[[], object]) -> None:
+    """Something happens before the commit of each enqueue."""
+    enqueue = bulk.enqueue
+
+    def and_then(tx: Transaction, *what: Any) -> list[Receipt]:
+        receipts = enqueue(tx, *what)
+        then()
+        return receipts
+
+    monkeypatch.setattr(bulk, "enqueue", and_then)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_worker_is_rung_for_before_the_commit_and_finds_the_job(
+    path: str, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
     """It is awake by the time the job is there: its claim waits for the write lock, which the producer holds."""
     producer, worker = open_sqlite(path), open_sqlite(path)
     put(producer)
@@ -228,11 +246,8 @@ def test_a_worker_is_rung_for_before_the_commit_and_finds_the_job(path: str) -> 
     worker.wait(ANYTHING, 0, watched=True)
     rung: list[bool] = []
 
-    def enqueue_slowly(tx: Transaction) -> None:
-        bulk.enqueue(tx, new_jobs(1), None, are_plain=True)
-        rung.append(worker.wait(ANYTHING, 0, watched=True))
-
-    producer._store.write(enqueue_slowly)
+    _enqueue_so(monkeypatch, lambda: rung.append(worker.wait(ANYTHING, 0, watched=True)))
+    producer.enqueue(new_jobs(count))
     assert rung == [True]
     assert Hand(worker).claim() is not None
 
@@ -258,18 +273,18 @@ class Refused(Exception):
     """Ends a step."""
 
 
-def test_a_ring_for_a_job_that_was_then_refused_costs_a_look(path: str) -> None:
+def test_a_ring_for_a_job_that_was_then_refused_costs_a_look(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     producer, worker = open_sqlite(path), open_sqlite(path)
     put(producer)
     Hand(worker).take()
     worker.wait(ANYTHING, 0, watched=True)
 
-    def enqueue_and_fail(tx: Transaction) -> None:
-        bulk.enqueue(tx, new_jobs(1), None, are_plain=True)
+    def refuse() -> None:
         raise Refused
 
+    _enqueue_so(monkeypatch, refuse)
     with pytest.raises(Refused):
-        producer._store.write(enqueue_and_fail)
+        put(producer)
     assert worker.wait(ANYTHING, 0, watched=True)
     assert Hand(worker).claim() is None
     assert not worker.wait(ANYTHING, 0, watched=True)

@@ -42,7 +42,7 @@ from pool.backends.sqlite.leases import Watcher
 from pool.backends.sqlite.patrol import Patrol
 from pool.backends.sqlite.sheaf import Ahead
 from pool.backends.sqlite.store import Store
-from pool.backends.sqlite.transaction import Host, Transaction, this_boot
+from pool.backends.sqlite.transaction import Host, this_boot
 from pool.backends.sqlite.trouble import NotSynced
 from pool.backends.sqlite.waiting import Waiting
 from pool.clock import boottime_now, monotonic_now, wall_now
@@ -102,25 +102,17 @@ class SqliteBackend:
             return []
         are_plain = intake.check_batch(jobs, batch)
         try:
-            stored = None if batch else self._enqueue_together(jobs, refuse_above, are_plain)
-            return stored or self._store.write(lambda tx: intake.enqueue(tx, jobs, refuse_above, batch), durable=True)
+            if batch is None:
+                ahead = bulk.rings_of(jobs) if are_plain else ()
+                try:
+                    return self._store.write(
+                        lambda tx: bulk.enqueue(tx, jobs, refuse_above, are_plain), durable=True, ahead=ahead
+                    )
+                except bulk.NotNew:
+                    pass
+            return self._store.write(lambda tx: intake.enqueue(tx, jobs, refuse_above, batch), durable=True)
         except NotSynced as problem:
             raise OutcomeUnknown(problem.where, problem.why, [job.id for job in jobs]) from problem
-
-    def _enqueue_together(
-        self, jobs: Sequence[NewJob], refuse_above: int | None, are_plain: bool
-    ) -> list[Receipt] | None:
-        """None, with nothing stored, when some of them is stored already."""
-        try:
-            return self._store.write(lambda tx: self._enqueue(tx, jobs, refuse_above, are_plain), durable=True)
-        except bulk.NotNew:
-            return None
-
-    @staticmethod
-    def _enqueue(tx: Transaction, jobs: Sequence[NewJob], refuse_above: int | None, are_plain: bool) -> list[Receipt]:
-        if are_plain and len(jobs) == 1 and refuse_above is None and (stored := bulk.enqueue_alone(tx, jobs[0])):
-            return stored
-        return bulk.enqueue(tx, jobs, refuse_above, are_plain=are_plain) or intake.enqueue(tx, jobs, refuse_above)
 
     def cancel(self, job_id: str, *, owner: str | None = None) -> Job:
         self._store.write(lambda tx: intake.cancel(tx, job_id, owner), durable=True)

@@ -11,18 +11,17 @@ import json
 import os
 import select
 import stat
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from pool.backends.contract import Want
 from pool.backends.sqlite.files import take_after
+from pool.backends.sqlite.lock import Turn
 from pool.clock import wall_now
 from pool.logs import log
 
-# A file's time stamp moves in steps of a few ms: what was read at a younger stamp may be older than the file.
-STAMP_GRAIN_NS = 50_000_000
 _STALE_S = 600.0
 KEEPER = Want(queues=())  # serves no queue: rung when a job is scheduled
 
@@ -101,8 +100,10 @@ class OwnBell:
         return Woken(rung, len(woken_by) > rung)
 
     def drain(self) -> None:
-        with suppress(BlockingIOError):
+        try:  # noqa: SIM105  # with each wake, when all is cold: `suppress` is three functions of Python
             os.read(self.fd, 65536)
+        except BlockingIOError:
+            pass
 
     def watch(self, interrupt_fd: int | None) -> None:
         """The next sleeps end also when this descriptor is readable."""
@@ -146,49 +147,37 @@ class Bells:
 
     def __init__(self, database: str) -> None:
         self.folder = Path(f"{database}-bells")
-        self._folder_name = str(self.folder)
-        self._pid = os.getpid()
-        self._seen_ns = 0
+        self.turn: Turn | None = None  # of the open store: tells without a system call whether other bells hang now
+        self._seen: int | None = None
         self._classes: list[tuple[Want, str]] = []
         self._fds: dict[str, int] = {}
 
     def ring(self, rings: Collection[Ring]) -> None:
         """Wake one waiter of every class that any of these events concerns. Never raises: the poll is the fallback."""
-        self._ring_where(lambda want: any(concerns(want, ring) for ring in rings))
+        for want, path in self._hanging():
+            if any(concerns(want, ring) for ring in rings):
+                self._ring_one(path)
 
     def ring_classes(self, classes: Collection[Want]) -> None:
         """Wake one waiter of each of these."""
-        if classes:
-            self._ring_where(lambda want: want in classes)
+        for want, path in self._hanging() if classes else ():
+            if want in classes:
+                self._ring_one(path)
 
     def classes(self) -> list[Want]:
         """Every class of workers that has a bell, listening or not."""
-        with suppress(OSError, ValueError):
-            self._look_around()
-        return [want for want, _ in self._classes if want.queues]
+        return [want for want, _ in self._hanging() if want.queues]
 
-    def _ring_where(self, is_meant: Callable[[Want], bool]) -> None:
-        try:
-            self._look_around()
-            for want, path in self._classes:
-                if is_meant(want):
-                    self._ring_one(path)
-        except (OSError, ValueError) as problem:
-            log.debug("bell could not be rung", problem=str(problem))
-
-    def _look_around(self) -> None:
-        if self._pid != os.getpid():
+    def _hanging(self) -> list[tuple[Want, str]]:
+        """The bells there are now, each with the class that listens."""
+        stamp = self.turn.bells() if self.turn else None
+        if stamp is None or stamp != self._seen:
             self.close()
-            self._pid = os.getpid()
-        try:
-            stamp = os.stat(self._folder_name).st_mtime_ns  # noqa: PTH116  # with each ring: a Path takes longer
-        except FileNotFoundError:
             self._classes = []
-            return
-        if stamp != self._seen_ns:
-            self.close()
-            self._classes = list(_read_notes(self.folder))
-            self._seen_ns = stamp if wall_now() * 1e9 - stamp > STAMP_GRAIN_NS else 0
+            with suppress(OSError):  # the folder is taken away while we read
+                self._classes = list(_read_notes(self.folder))
+                self._seen = stamp
+        return self._classes
 
     def _ring_one(self, path: str) -> None:
         fd = self._fds.get(path)
@@ -201,7 +190,7 @@ class Bells:
         except OSError as problem:
             self._drop(path)
             if problem.errno not in (errno.ENXIO, errno.EPIPE, errno.ENOENT):
-                raise
+                log.debug("bell could not be rung", problem=str(problem))
 
     def _drop(self, path: str) -> None:
         fd = self._fds.pop(path, None)
@@ -216,11 +205,13 @@ class Bells:
                 if _is_deserted(bell) and wall_now() - note.stat().st_mtime > _STALE_S:
                     bell.unlink(missing_ok=True)
                     note.unlink(missing_ok=True)
+                    if self.turn:
+                        self.turn.note_bells()
 
     def close(self) -> None:
         for path in list(self._fds):
             self._drop(path)
-        self._seen_ns = 0
+        self._seen = None
 
 
 def _read_notes(folder: Path) -> Iterable[tuple[Want, str]]:

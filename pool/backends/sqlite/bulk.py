@@ -3,8 +3,10 @@
 import sqlite3
 from collections import Counter
 from collections.abc import Sequence
+from functools import lru_cache
 
-from pool.backends.sqlite import rows
+from pool.backends.sqlite import intake, rows
+from pool.backends.sqlite.bell import Ring
 from pool.backends.sqlite.line import due_at, raw_id_of
 from pool.backends.sqlite.statements import statements
 from pool.backends.sqlite.transaction import ENQUEUED, PENDING, SCHEDULED, Row, Transaction
@@ -14,41 +16,49 @@ from pool.jobs.lifecycle import Status
 _SQL = statements("intake.sql")
 Kinds = Counter[tuple[str, int]]  # how many jobs of each queue and priority
 _CLOSED = 2  # in queues.paused, while the store is moved
+_ring = lru_cache(Ring)  # a named tuple is made by a function of Python
+
+
+def rings_of(jobs: Sequence[NewJob]) -> set[Ring]:
+    """Whom plain jobs concern."""
+    return {_ring(job.queue, job.priority) for job in jobs}
 
 
 class NotNew(Exception):
     """Some of these jobs is stored already: the step must be done again, one job after the other."""
 
 
-def enqueue(
-    tx: Transaction, jobs: Sequence[NewJob], refuse_above: int | None, *, are_plain: bool
-) -> list[Receipt] | None:
-    """None, having changed nothing, when they need a closer look: one is of another kind, its queue is new, closed or full.
+def enqueue(tx: Transaction, jobs: Sequence[NewJob], refuse_above: int | None, are_plain: bool) -> list[Receipt]:
+    """One by one (`intake.enqueue`) when they need a closer look: one is of another kind, its queue is new, closed or full.
 
     NotNew ends the transaction: what it has written must not stay."""
+    if are_plain and refuse_above is None and len(jobs) == 1 and (stored := _enqueue_alone(tx, jobs[0])):
+        return stored
     kinds = Counter([(job.queue, job.priority) for job in jobs])
     if not (are_plain or all(map(_is_common, jobs))) or not _have_room(tx, kinds, refuse_above):
-        return None
+        return intake.enqueue(tx, jobs, refuse_above)
     try:
         return _add_plain(tx, jobs, kinds) if are_plain else _add(tx, jobs)
     except sqlite3.IntegrityError as problem:
         raise NotNew from problem
 
 
-def enqueue_alone(tx: Transaction, job: NewJob) -> list[Receipt] | None:
+def _enqueue_alone(tx: Transaction, job: NewJob) -> list[Receipt] | None:
     """One job that is plain by `rows.is_plain`, by two statements. None, having changed nothing, when it needs a closer
-    look: its queue or type is new here, the queue closed or full, or its books of this hour are not begun."""
-    queue, kind = tx.host.queue_ids.get(job.queue), tx.host.name_ids.get(job.type)
-    if queue is None or kind is None or not tx.run(_SQL["book one plain job"], (queue, tx.hour)).rowcount:
+    look: its queue or type is new here, the queue closed or full, its books of this hour are not begun, or the line ends
+    at a place that is not past."""
+    queue, kind, rank = (
+        tx.host.queue_ids.get(job.queue),
+        tx.host.name_ids.get(job.type),
+        int(tx.now * rows.MICROSECONDS),
+    )
+    if queue is None or kind is None or not tx.run(_SQL["book one plain job"], (queue, tx.hour, rank)).rowcount:
         return None
-    tx.ring_ahead(job.queue, job.priority)
-    now = int(tx.now * rows.MICROSECONDS)
     values = (
-        now, now + rows.MICROSECONDS, tx.now, raw_id_of(job.id), queue, job.priority, kind,
-        job.max_retries, job.max_kills, job.timeout, job.payload,
+        rank, raw_id_of(job.id), queue, job.priority, kind, job.max_retries, job.max_kills, job.timeout, None, job.payload,
     )  # fmt: skip
     try:
-        tx.run(_SQL["add one plain job"], values)
+        tx.run(_SQL["add plain job"], values)
     except sqlite3.IntegrityError as problem:
         raise NotNew from problem
     return [Receipt(job.id, Status.PENDING)]
@@ -87,8 +97,6 @@ def _ranks(tx: Transaction, count: int) -> tuple[int, float | None]:
 
 def _add_plain(tx: Transaction, jobs: Sequence[NewJob], kinds: Kinds) -> list[Receipt]:
     """Jobs that are plain by `rows.is_plain`."""
-    for queue, priority in kinds:
-        tx.ring_ahead(queue, priority)
     first, created_at = _ranks(tx, len(jobs))
     queues, types = tx.host.queue_ids, {name: tx.name_id(name) for name in {job.type for job in jobs}}
     values = [

@@ -1,5 +1,4 @@
 -- What producers and operators do.
--- Bound in `add one plain job`: 1 the time in microseconds, 2 the first rank that no longer tells it, 3 the time.
 
 -- name: last rank
 SELECT max(rank) FROM jobs;
@@ -15,12 +14,8 @@ VALUES (?, ?, 1, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: book one plain job
 UPDATE queues SET pending = pending + 1, now_enqueued = now_enqueued + 1
-WHERE id = ? AND hour = ? AND paused < 2 AND (max_pending = 0 OR pending < max_pending);
-
--- name: add one plain job
-INSERT INTO jobs (rank, created_at, id, status, queue, priority, type, max_retries, max_kills, timeout, payload)
-VALUES (max(?, 1 + coalesce((SELECT max(rank) FROM jobs), 0)), CASE WHEN (SELECT max(rank) FROM jobs) >= ? THEN ? END,
-  ?, 1, ?, ?, ?, ?, ?, ?, ?);
+WHERE id = ? AND hour = ? AND paused < 2 AND (max_pending = 0 OR pending < max_pending)
+  AND NOT EXISTS (SELECT 1 FROM jobs WHERE rank >= ?);
 
 -- name: status by id
 SELECT status FROM jobs WHERE id = ?;

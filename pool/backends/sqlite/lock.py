@@ -27,6 +27,7 @@ from pool.errors import BackendBusy
 _FLOCK = struct.Struct("hhqqi4x")  # struct flock of 64-bit Linux: type, whence, start, length, pid
 _SYS_FUTEX = {"x86_64": 202, "aarch64": 98, "riscv64": 98, "ppc64le": 221, "s390x": 238}.get(platform.machine())
 _FUTEX_WAIT, _FUTEX_WAKE = 0, 1
+_TAKE_IF_FREE = fcntl.LOCK_EX | fcntl.LOCK_NB
 _OWNER, _OWNER_AT = struct.Struct("=QQQ"), 64
 _SUFFIX = "-lock"
 _LOOK_AGAIN_S = 0.01
@@ -41,8 +42,8 @@ class _Timespec(ctypes.Structure):
 
 
 class Turn:
-    """Three words that all processes map: a stamp that changes with each release, whether somebody may be asleep in the
-    line, and until when (in microseconds) somebody watches the stamp."""
+    """Four words that all processes map: a stamp that changes with each release, whether somebody may be asleep in the
+    line, until when (in microseconds) somebody watches the stamp, and a stamp that changes with the bells that hang."""
 
     def __init__(self, fd: int) -> None:
         self._map = mmap.mmap(fd, mmap.PAGESIZE)
@@ -52,6 +53,13 @@ class Turn:
 
     def now(self) -> int:
         return self._words[0]
+
+    def bells(self) -> int:
+        return self._words[3]
+
+    def note_bells(self) -> None:
+        """A bell was hung up or taken down: who rings looks which there are."""
+        self._words[3] = time.monotonic_ns() & _WORD
 
     @property
     def written_for(self) -> tuple[int, int, int]:
@@ -110,7 +118,7 @@ class WriteLock:
         self._pid = os.getpid()
         self._mutex = threading.Lock()
         self._fd = open_side_file(path, like)
-        self._turn = Turn(self._fd)
+        self.turn = Turn(self._fd)
 
     @property
     def is_ours(self) -> bool:
@@ -144,17 +152,17 @@ class WriteLock:
     def release(self) -> None:
         try:
             fcntl.lockf(self._fd, fcntl.LOCK_UN)
-            self._turn.pass_on()
+            self.turn.pass_on()
         finally:
             self._mutex.release()
 
     def is_of_another(self, database: os.stat_result) -> bool:
         """Whether this file stayed while the database at its side was replaced (a copied lock file tells nothing)."""
-        inode, device, own = self._turn.written_for
+        inode, device, own = self.turn.written_for
         return own == os.fstat(self._fd).st_ino and (inode, device) != (database.st_ino, database.st_dev)
 
     def belongs_to(self, database: os.stat_result) -> None:
-        self._turn.written_for = (database.st_ino, database.st_dev, os.fstat(self._fd).st_ino)
+        self.turn.written_for = (database.st_ino, database.st_dev, os.fstat(self._fd).st_ino)
 
     def holder_pid(self) -> int:
         """The pid that holds the lock now; 0 when nobody does or it is not visible from here."""
@@ -164,7 +172,7 @@ class WriteLock:
 
     def _try(self) -> bool:
         try:
-            fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(self._fd, _TAKE_IF_FREE)
         except OSError as problem:
             if problem.errno in (errno.EACCES, errno.EAGAIN):
                 return False
@@ -174,18 +182,18 @@ class WriteLock:
     def _stand_in_line(self, seconds: float) -> None:
         deadline, has_slept = monotonic_now() + seconds, False
         while True:
-            seen = self._turn.now()
+            seen = self.turn.now()
             if self._try():
                 if has_slept:
-                    self._turn.mark_waiting()  # others may still stand behind us
+                    self.turn.mark_waiting()  # others may still stand behind us
                 return
-            if self._turn.watch(seen):
+            if self.turn.watch(seen):
                 continue
-            self._turn.mark_waiting()
+            self.turn.mark_waiting()
             left = deadline - monotonic_now()
             if left <= 0:
                 raise BackendBusy(self._database, seconds, self.holder_pid())
-            self._turn.wait(seen, left)
+            self.turn.wait(seen, left)
             has_slept = True
 
 

@@ -120,16 +120,19 @@ def check_storable(job: NewJob) -> None:
 
 def is_plain(job: NewJob) -> bool:
     """A quick look that most jobs stand: it asks for nothing beyond the usual, and can be stored as it is."""
-    if _options(job) != _NO_OPTIONS or tuple(map(type, values := _values(job))) != _TYPES:
+    if _options(job) != _NO_OPTIONS:
         return False
-    job_id, kind, queue, payload, priority, max_retries, max_kills, timeout = values
+    job_id, kind, queue, payload, priority, max_retries, max_kills, timeout = _values(job)
+    are_texts = type(job_id) is type(kind) is type(queue) is type(payload) is str
+    are_numbers = type(priority) is type(max_retries) is type(max_kills) is int and type(timeout) is float
+    if not (are_texts and are_numbers):
+        return False
     is_ascii = job_id.isascii() and kind.isascii() and queue.isascii() and payload.isascii()
     fits = 0 <= priority < _MANY and 0 <= max_retries < _MANY and 0 <= max_kills < _MANY and 0.0 <= timeout < 1e12
     return bool(is_ascii and fits)
 
 
 _values = attrgetter("id", "type", "queue", "payload", "priority", "max_retries", "max_kills", "timeout")
-_TYPES = (str, str, str, str, int, int, int, float)
 _MANY = 2**31
 _OPTIONS: dict[str, Any] = {
     "run_at": None, "delay": 0.0, "expires_in": None, "idempotency_key": None, "unique_key": None, "owner": LOCAL_OWNER,

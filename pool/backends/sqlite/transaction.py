@@ -60,17 +60,30 @@ class Host:
 class Transaction:
     """One step in the store. Counts are collected and booked once, before the commit."""
 
-    __slots__ = ("_bells", "_books", "_cursor", "freed", "host", "made_pending", "must_sync", "now", "rings", "run")
+    __slots__ = (
+        "_bells",
+        "_cursor",
+        "books",
+        "freed",
+        "host",
+        "hour",
+        "made_pending",
+        "must_sync",
+        "now",
+        "rings",
+        "run",
+    )
 
     def __init__(self, cursor: sqlite3.Cursor, host: Host, bells: Bells) -> None:
         self._cursor, self.host, self._bells = cursor, host, bells
-        self.now = host.wall()
+        self.now = now = host.wall()
+        self.hour = int(now // _SECONDS_PER_HOUR)
         self.run = cursor.execute  # one cursor for all: what it found is fetched before the next statement
         self.made_pending = False  # a queue may have got longer: its count is booked before anything looks for a job
         self.rings: set[Ring] = set()
         self.must_sync = False
         self.freed: set[int] = set()  # limits to look at before the commit
-        self._books: dict[int, list[int]] = {}
+        self.books: dict[int, list[int]] = {}  # counts of this step by queue, until they are written
 
     def all(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
         return self.run(sql, parameters).fetchall()
@@ -147,9 +160,9 @@ class Transaction:
         """A job of the queue (or so many) left one state and entered another (None: it was not, or is no longer, stored).
 
         `event` is what this means for the statistics of the hour."""
-        counts = self._books.get(queue)
+        counts = self.books.get(queue)
         if counts is None:
-            counts = self._books[queue] = [0] * 11
+            counts = self.books[queue] = [0] * 11
         if source is not None:
             counts[abs(source)] -= times  # one that is held back counts as pending
         if target is not None:
@@ -160,26 +173,22 @@ class Transaction:
 
     def unbooked(self, queue: int, state: int) -> int:
         """By how many the jobs of the queue in this state have changed since they were booked."""
-        counts = self._books.get(queue)
+        counts = self.books.get(queue)
         return 0 if counts is None else counts[state]
 
     def happened(self, queue: int, event: int) -> None:
         """One more event, beside the one that a move brings."""
         self.moved(queue, None, None, event)
 
-    @property
-    def hour(self) -> int:
-        return int(self.now // _SECONDS_PER_HOUR)
-
     def book(self) -> None:
         """Write the counts of this step to its queues: once before the commit, or sooner where they are needed."""
         hour, self.made_pending = self.hour, False
-        for queue, counts in self._books.items():
+        for queue, counts in self.books.items():
             if self.run(_SQL["book moves"], (*counts, queue, hour)).rowcount == 0:
                 self.run(_SQL["keep hour"], (queue,))
                 self.run(_SQL["begin hour"], (hour, queue))
                 self.run(_SQL["book moves"], (*counts, queue, hour))
-        self._books.clear()
+        self.books.clear()
 
     def book_death(self) -> None:
         self.run(_SQL["book death"], (self.hour,))
@@ -189,8 +198,7 @@ class Transaction:
         self.rings.add(_ring_of(queue, priority))
 
     def ring_ahead(self, queue: str, priority: int) -> None:
-        """The same before the commit, in a step that makes a job pending: who wakes stands in line for the write lock, which
-        we hold, and finds what we commit. To be woken takes about as long as the rest of the step."""
+        """The same before the commit, in a step that makes a job pending (see `Store.write`)."""
         self._bells.ring((_ring_of(queue, priority),))
 
     def ring_keeper(self) -> None:
