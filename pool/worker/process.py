@@ -24,6 +24,7 @@ from pool.worker.lane import Lane, Tools
 from pool.worker.limits import Limits
 from pool.worker.presence import Presence
 from pool.worker.sheaf import Sheaf
+from pool.worker.single import Single
 from pool.worker.surroundings import Surroundings
 from pool.worker.timeouts import Interrupts
 from pool.worker.wants import want_of
@@ -90,7 +91,8 @@ class Worker:
         """The lanes and their store."""
         self.backend = self._open_backend()
         self.lanes.append(self._make_lane(0))
-        self.sheaf = Sheaf(self.seat, self.lanes, self._lane_count(), self._make_lane)
+        most, first = self._lane_count(), self.lanes[0]
+        self.sheaf = Sheaf(self.seat, self.lanes, most, self._make_lane) if most > 1 else Single(self.seat, first)
         self.around.stage.after_write = self._raise_deferred
 
     def live(self) -> int:
