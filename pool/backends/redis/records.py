@@ -95,13 +95,8 @@ def read_claim(packed: bytes, raw: bytes, kept: bytes) -> Claim:
     )
 
 
-def read_clock(seconds: bytes, microseconds: bytes) -> float:
-    """The server's time, as its scripts have it."""
-    return float(seconds) + float(microseconds) / 1_000_000
-
-
-def read_first_claim(packed: bytes, raw: bytes, claimed_at: float) -> Claim:
-    """The first claim of a job: it has no state to read yet."""
+def read_first_claim(packed: bytes, raw: bytes, seconds: bytes, microseconds: bytes) -> Claim:
+    """The first claim of a job, by the server's time: it has no state to read yet."""
     created, _, _, priority, max_retries, _, kind, queue, owner, extras, payload = record_parts(raw)
     return Claim(
         job_id=id_text(packed),
@@ -115,9 +110,9 @@ def read_first_claim(packed: bytes, raw: bytes, claimed_at: float) -> Claim:
         max_retries=max_retries,
         kill_count=0,
         misfits=0,
-        timeout=number_in(extras, b"T") or 0.0,
+        timeout=(number_in(extras, b"T") or 0.0) if extras else 0.0,
         created_at=created,
-        claimed_at=claimed_at,
+        claimed_at=float(seconds) + float(microseconds) / 1_000_000,
         claimed_boottime=boottime_now(),
         owner=owner,
     )

@@ -11,7 +11,7 @@ from pool.backends.redis.frames import UNREADABLE, quick_id
 from pool.backends.redis.intake import RedisIntake
 from pool.backends.redis.keys import SEPARATOR, class_of, is_whole, lane_field, lane_words, listed, ranks_of
 from pool.backends.redis.packing import cause_frames, job_arguments, output_frame, report_frames, settlement_frames
-from pool.backends.redis.records import read_claim, read_clock, read_first_claim
+from pool.backends.redis.records import read_claim, read_first_claim
 from pool.backends.redis.scripts import step
 from pool.backends.redis.trouble import ConnectionBroken, ServerError
 from pool.clock import monotonic_now
@@ -46,6 +46,7 @@ class RedisWork(RedisIntake):
         self._lane_bytes = self._want_bytes = b""
         self._want: object = _NO_WANT_YET
         self._pid = 0
+        self._was_asked = False  # whether the last answer was one to a number that was asked before
         self._heard: dict[bytes, tuple[int, float]] = {}  # class -> connection, when it was made known there
 
     # ---------------------------------------------------------------- exchange
@@ -53,14 +54,7 @@ class RedisWork(RedisIntake):
     def exchange(
         self, lane: LaneId, request: int, *, settlement: Settlement | None = None, want: Want | None = None
     ) -> Answer:
-        return self._exchange(lane, request, settlement, want)[0]
-
-    def _exchange(
-        self, lane: LaneId, request: int, settlement: Settlement | None, want: Want | None
-    ) -> tuple[Answer, bool]:
-        """And whether this is the answer to a number that was asked before.
-
-        The command is put together from packed pieces: those of the lane and of the want are always the same."""
+        """The command is put together from packed pieces: those of the lane and of the want are always the same."""
         if self._pid != os.getpid():
             self._forget_pieces()
         number = b"%d" % request
@@ -75,10 +69,9 @@ class RedisWork(RedisIntake):
         answer = self._session.run_packed(step("exchange"), EXCHANGE_WORDS + more, rest)
         if answer[0]:
             raise refusal(lane, request, answer)
-        claim = self._claim_of(lane, answer[2:]) if len(answer) > 2 else None
-        if claim is not None and claim.max_retries == 0 and not self._is_claim_on_disk(lane):
-            claim = None
-        return Answer(_SETTLED[answer[1] % AGAIN], claim), answer[1] >= AGAIN
+        _, said, *given = answer
+        self._was_asked = said >= AGAIN
+        return Answer(_SETTLED[said % AGAIN], self._claim_of(lane, *given) if given else None)
 
     def _turn_to_lane(self, lane: LaneId) -> bytes:
         self._lane, self._lane_bytes = lane, self._lanes.get(lane) or self._lane_piece(lane)
@@ -110,20 +103,18 @@ class RedisWork(RedisIntake):
         self._want = _NO_WANT_YET
         self._pid = os.getpid()
 
-    def _claim_of(self, lane: LaneId, parts: list[bytes]) -> Claim | None:
-        """None for a job that the server could read and we cannot (text that is not UTF-8): it is set aside at once."""
+    def _claim_of(self, lane: LaneId, packed: bytes, raw: bytes, kept: bytes = b"", *clock: bytes) -> Claim | None:
+        """None for a job that the server could read and we cannot (text that is not UTF-8): it is set aside at once; and for
+        one that is started at most once while the disk does not have the claim: it is handed back unstarted."""
         try:
-            return read_claim(*parts) if parts[2] else read_first_claim(parts[0], parts[1], read_clock(*parts[3:]))
+            claim = read_claim(packed, raw, kept) if kept else read_first_claim(packed, raw, *clock)
         except UNREADABLE:
             self._hand_back(lane, Reason.INVALID_RECORD)
             return None
-
-    def _is_claim_on_disk(self, lane: LaneId) -> bool:
-        """An at-most-once claim starts only when the disk has it; else it is handed back unstarted."""
-        if self._is_on_disk():
-            return True
+        if claim.max_retries or self._is_on_disk():
+            return claim
         self._hand_back(lane, Reason.INTERRUPTED)
-        return False
+        return None
 
     def _hand_back(self, lane: LaneId, reason: Reason) -> None:
         """What the lane holds goes back unstarted, or, as an invalid record, to the dead letters."""
