@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pool import titles
 from pool.board.cell import Cell
-from pool.board.lanes import LONGEST_RESULT_BYTES, NO_JOB, LaneCells, Phase
+from pool.board.lanes import LONGEST_RESULT_BYTES, NO_JOB, Lane, LaneCells, Phase
 from pool.board.record import Exit, Process, State
 from pool.board.start_lock import StartLock
 from pool.clock import monotonic_now
@@ -43,6 +43,8 @@ class Presence:
 
     def __init__(self, seat: Seat) -> None:
         self._cell: Cell[Process] = seat.record.process
+        self._set_alive_at = self._cell.setter(Process._fields.index("alive_at"), "d")
+        self._set_store_call_since = self._cell.setter(Process._fields.index("store_call_since"), "d")
         self._announce_fd = seat.announce_fd
         self.counts = Counts()
         self.rss_bytes = 0
@@ -61,7 +63,8 @@ class Presence:
     def enter_store(self) -> None:
         """A call to the store begins: whoever finds us stopped in it must replace us."""
         now = monotonic_now()
-        self._write(now, now)
+        self._set_store_call_since(now)
+        self._set_alive_at(now)
 
     def touch(self) -> None:
         """A sign of life, outside any call to the store."""
@@ -123,6 +126,8 @@ class LaneFace:
 
     def __init__(self, cells: LaneCells) -> None:
         self._cells, self._cell = cells, cells.state
+        self._set_phase = cells.state.setter(Lane._fields.index("phase"), "Q")
+        self._request = 0  # as last written
         self._job = NO_JOB
         self._claim = 0
         self._since = 0.0
@@ -173,7 +178,7 @@ class LaneFace:
             self._cells.ending.write(settlement.started_at or 0.0, len(result), result.encode())
         else:
             return False
-        self._write(Phase.FINISHED, 0.0, request)
+        self._turn_to(Phase.FINISHED, request)
         return True
 
     @property
@@ -189,8 +194,19 @@ class LaneFace:
         self._started_at = monotonic_now()
         self._has_deadline = bool(timeout)
         titles.show_doing(f"running {self.type}")
-        self._write(Phase.STARTED, self._started_at + timeout + HARD_TIMEOUT_AFTER_S if timeout else 0.0, request)
+        if timeout:
+            self._write(Phase.STARTED, self._started_at + timeout + HARD_TIMEOUT_AFTER_S, request)
+        else:
+            self._turn_to(Phase.STARTED, request)
         return True
 
+    def _turn_to(self, phase: Phase, request: int) -> None:
+        """The job, which has no deadline, is further on; the rest of what stands there is still so."""
+        if request == self._request:
+            self._set_phase(phase)
+        else:
+            self._write(phase, 0.0, request)
+
     def _write(self, phase: Phase, hard_deadline: float, request: int) -> None:
+        self._request = request
         self._cell.write(phase, self._claim, self._job, self._since, hard_deadline, request, self._type, self._queue)
