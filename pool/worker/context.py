@@ -9,6 +9,7 @@ from typing import Any
 from pool.backends.contract import Held, Work
 from pool.clock import monotonic_now
 from pool.errors import BackendUnavailable, ClaimLost, InvalidJob, JobpoolError
+from pool.identity import LaneId
 from pool.jobs.job import Claim, NewJob
 from pool.logs import log
 from pool.worker.mailbox import Mailbox
@@ -35,21 +36,21 @@ class CurrentJob:
     """The job that runs here. Made anew for each attempt; after its end every method raises."""
 
     __slots__ = (
-        "_children", "_claim", "_deadline", "_held", "_interrupts", "_is_over", "_mailbox", "_make_job",
+        "_children", "_claim", "_deadline", "_interrupts", "_is_over", "_lane", "_mailbox", "_make_job",
         "_next_progress", "_pid", "_store", "_thread", "transcript",
     )  # fmt: skip
 
     def __init__(
         self,
         claim: Claim,
-        held: Held,
+        lane: LaneId,
         store: Work,
         interrupts: Interrupts,
         mailbox: Mailbox,
         make_job: MakeJob,
         timeout: float,
     ) -> None:
-        self._claim, self._held, self._store = claim, held, store
+        self._claim, self._lane, self._store = claim, lane, store
         self._interrupts, self._mailbox, self._make_job = interrupts, mailbox, make_job
         self._deadline = monotonic_now() + timeout if timeout else None
         self._children: list[NewJob] = []
@@ -161,7 +162,8 @@ class CurrentJob:
         """A store that is away costs the job nothing but this report."""
         self._require_here()
         try:
-            cancelled = self._store.report(self._held, **facts)
+            held = Held(self._lane, self._claim.job_id, self._claim.claim)
+            cancelled = self._store.report(held, **facts)
         except ClaimLost:
             self._interrupts.raise_lost()
         except BackendUnavailable as error:

@@ -8,7 +8,7 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pool.backends.contract import Held, Work
+from pool.backends.contract import Work
 from pool.clock import wall_now
 from pool.errors import InvalidPayload, JobStopped, UnknownType
 from pool.identity import LaneId
@@ -73,8 +73,7 @@ class Runner:
     # ------------------------------------------------------------ the steps
 
     def context(self, claim: Claim, job_type: JobType, timeout: float) -> CurrentJob:
-        held = Held(self._lane, claim.job_id, claim.claim)
-        job = CurrentJob(claim, held, self.store, self._interrupts, self._mailbox, child_of, timeout)
+        job = CurrentJob(claim, self._lane, self.store, self._interrupts, self._mailbox, child_of, timeout)
         if job_type.redact:
             job.transcript.secrets = Secrets(claim.payload, job_type.redact)
         return job
@@ -135,7 +134,8 @@ class Runner:
     def settlement(self, claim: Claim, job_type: JobType, job: CurrentJob, ending: Ending) -> Settlement:
         error = ending.error
         if error is None:
-            log.debug("job completed", job=claim.job_id, type=claim.type, attempt=claim.attempt)
+            if log.shows_debug:
+                log.debug("job completed", job=claim.job_id, type=claim.type, attempt=claim.attempt)
             return endings.completed(claim, ending)
         settlement = endings.ended_by_error(claim, job_type, ending, error)
         if job.transcript.secrets is not None:
