@@ -71,8 +71,8 @@ class Lane:
         if self.tools.mailbox.is_stopping:
             self.give_back(claim)
             return True
-        self.in_hand = self.runner.run(claim, self.desk.request)
-        return self.face.completed(self.in_hand, self.desk.request)
+        self.in_hand = self.runner.run(claim)
+        return self.face.completed(self.in_hand)
 
     def give_back(self, claim: Claim) -> None:
         """Unstarted, with the next call."""

@@ -127,9 +127,8 @@ class LaneFace:
     def __init__(self, cells: LaneCells) -> None:
         self._cells, self._cell = cells, cells.state
         self._set_phase = cells.state.setter(Lane._fields.index("phase"), "Q")
-        self._request = 0  # as last written
         self._job = NO_JOB
-        self._claim = 0
+        self._claim = self._request = 0
         self._since = 0.0
         self._type = self._queue = b""
         self._started_at = 0.0
@@ -142,32 +141,32 @@ class LaneFace:
     def claimed(self, claim: Claim, request: int) -> None:
         """The store has handed us this job; nothing of it has run."""
         self._job = bytes.fromhex(claim.job_id.replace("-", ""))
-        self._claim, self._since = claim.claim, monotonic_now()
+        self._claim, self._request, self._since = claim.claim, request, monotonic_now()
         self._type, self._queue = claim.type.encode()[:64], claim.queue.encode()[:40]
-        self._write(Phase.CLAIMED, 0.0, request)
+        self._write(Phase.CLAIMED, 0.0)
         self.type, self.run_s, self.wait_s = claim.type, None, claim.claimed_at - claim.created_at
 
-    def started(self, timeout: float, request: int) -> bool:
+    def started(self, timeout: float) -> bool:
         """The last act before user code. The parent kills us 3 s after the timeout. False: the job has been taken back."""
         if self.guard is None:
-            return self._start(timeout, request)
+            return self._start(timeout)
         if monotonic_now() < self.free_until:
-            self._start(timeout, request)
+            self._start(timeout)
             if monotonic_now() < self.free_until:  # it was so when all could see that we start
                 return True
         with self.guard.held():
             if self.is_given_up:
-                self._write(Phase.CLAIMED, 0.0, request)
+                self._write(Phase.CLAIMED, 0.0)
                 return False
-            return self._start(timeout, request)
+            return self._start(timeout)
 
-    def finished(self, request: int) -> None:
+    def finished(self) -> None:
         """User code has ended; the result is in hand and no deadline may cost it."""
         if self._has_deadline:
-            self._write(Phase.STARTED, 0.0, request)
+            self._write(Phase.STARTED, 0.0)
         self.run_s = monotonic_now() - self._started_at
 
-    def completed(self, settlement: Settlement, request: int) -> bool:
+    def completed(self, settlement: Settlement) -> bool:
         """Leave the whole word of the job on the board, so that it counts whatever becomes of us; False: it has no room there."""
         if settlement.outcome is not Outcome.COMPLETED or settlement.children or settlement.output:
             return False
@@ -178,7 +177,7 @@ class LaneFace:
             self._cells.ending.write(settlement.started_at or 0.0, len(result), result.encode())
         else:
             return False
-        self._turn_to(Phase.FINISHED, request)
+        self._set_phase(Phase.FINISHED)
         return True
 
     @property
@@ -190,23 +189,17 @@ class LaneFace:
         """Nothing is held any more; the claim number stays as the last one held."""
         self._cell.write(Phase.NONE, self._claim, NO_JOB, monotonic_now(), 0.0, request, b"", b"")
 
-    def _start(self, timeout: float, request: int) -> bool:
+    def _start(self, timeout: float) -> bool:
         self._started_at = monotonic_now()
         self._has_deadline = bool(timeout)
         titles.show_doing(f"running {self.type}")
         if timeout:
-            self._write(Phase.STARTED, self._started_at + timeout + HARD_TIMEOUT_AFTER_S, request)
+            self._write(Phase.STARTED, self._started_at + timeout + HARD_TIMEOUT_AFTER_S)
         else:
-            self._turn_to(Phase.STARTED, request)
+            self._set_phase(Phase.STARTED)  # all else stands there
         return True
 
-    def _turn_to(self, phase: Phase, request: int) -> None:
-        """The job, which has no deadline, is further on; the rest of what stands there is still so."""
-        if request == self._request:
-            self._set_phase(phase)
-        else:
-            self._write(phase, 0.0, request)
-
-    def _write(self, phase: Phase, hard_deadline: float, request: int) -> None:
-        self._request = request
-        self._cell.write(phase, self._claim, self._job, self._since, hard_deadline, request, self._type, self._queue)
+    def _write(self, phase: Phase, hard_deadline: float) -> None:
+        self._cell.write(
+            phase, self._claim, self._job, self._since, hard_deadline, self._request, self._type, self._queue
+        )

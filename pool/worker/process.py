@@ -132,9 +132,8 @@ class Worker:
             return Exit.BURST_DONE
         if self.around.is_damaged:
             return Exit.MAX_JOBS
-        return None if self._goes_straight else self._limit_reached()
-
-    def _limit_reached(self) -> Exit | None:
+        if self._goes_straight:
+            return None
         reached = self.limits.reached(self._jobs_done)
         self.presence.rss_bytes = self.limits.memory.last
         return reached

@@ -52,7 +52,7 @@ class Runner:
         self._pid = os.getpid()
         self._loops = tools.loops
 
-    def run(self, claim: Claim, request: int) -> Settlement:
+    def run(self, claim: Claim) -> Settlement:
         """The job from its claim to what the store is told of it."""
         job_type = self._registry.get(claim.type)
         if job_type is None:
@@ -60,14 +60,14 @@ class Runner:
         timeout = claim.timeout or job_type.timeout
         job = self.context(claim, job_type, timeout)
         ending = Ending(started_at=wall_now())
-        if not self._face.started(timeout, request):
+        if not self._face.started(timeout):
             return endings.unstarted(claim)
         try:
             self._perform(job_type, claim, job, timeout, ending)
         except InvalidPayload as error:
             return endings.misfit(claim, error)
         finally:
-            self._face.finished(request)
+            self._face.finished()
         return self.settlement(claim, job_type, job, ending)
 
     # ------------------------------------------------------------ the steps
