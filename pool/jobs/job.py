@@ -83,6 +83,9 @@ class Outcome(StrEnum):
     LOST = "lost"  # the worker died or was killed; the cause says how
 
 
+COMPLETED = Outcome.COMPLETED  # for what each job goes through: a look into an enum takes as long as a call
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
     """Why an attempt did not complete: an exception of the job, or the end of its worker. Texts are already cleaned."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from pool.backends.contract import MAX_MISFITS
 from pool.errors import InvalidPayload, JobCancelled, JobClaimLost, UnknownType
-from pool.jobs.job import Cause, Claim, NewJob, Outcome, Settlement
+from pool.jobs.job import COMPLETED, Cause, Claim, NewJob, Outcome, Settlement
 from pool.jobs.lifecycle import Reason
 from pool.jobs.policy import Bury, Retry
 from pool.jobs.registry import JobType
@@ -31,7 +31,7 @@ def completed(claim: Claim, ending: Ending) -> Settlement:
     return Settlement(
         job_id=claim.job_id,
         claim=claim.claim,
-        outcome=Outcome.COMPLETED,
+        outcome=COMPLETED,
         result=ending.result,
         output=ending.output,
         started_at=ending.started_at,

@@ -10,10 +10,11 @@ from pool.board.lanes import LONGEST_RESULT_BYTES, NO_JOB, Lane, LaneCells, Phas
 from pool.board.record import Exit, Process, State
 from pool.board.start_lock import StartLock
 from pool.clock import monotonic_now
-from pool.jobs.job import Claim, Outcome, Settlement
+from pool.jobs.job import COMPLETED, Claim, Outcome, Settlement
 from pool.seat import Seat
 
 HARD_TIMEOUT_AFTER_S = 3.0
+_CLAIMED, _STARTED, _FINISHED = Phase.CLAIMED, Phase.STARTED, Phase.FINISHED
 
 
 @dataclass(slots=True)
@@ -25,7 +26,7 @@ class Counts:
     retried: int = 0
 
     def add(self, outcome: Outcome) -> None:
-        if outcome is Outcome.COMPLETED:
+        if outcome is COMPLETED:
             self.completed += 1
         elif outcome is Outcome.FAILED:
             self.failed += 1
@@ -130,7 +131,7 @@ class LaneFace:
         self._job = NO_JOB
         self._claim = self._request = 0
         self._since = 0.0
-        self._type = self._queue = b""
+        self._names, self._type, self._queue = ("", ""), b"", b""
         self._started_at = 0.0
         self.type, self.wait_s = "", 0.0
         self.run_s: float | None = None  # of the job last held; None: it never started
@@ -142,8 +143,10 @@ class LaneFace:
         """The store has handed us this job; nothing of it has run."""
         self._job = bytes.fromhex(claim.job_id.replace("-", ""))
         self._claim, self._request, self._since = claim.claim, request, monotonic_now()
-        self._type, self._queue = claim.type.encode()[:64], claim.queue.encode()[:40]
-        self._write(Phase.CLAIMED, 0.0)
+        names = claim.type, claim.queue
+        if names != self._names:
+            self._names, self._type, self._queue = names, claim.type.encode()[:64], claim.queue.encode()[:40]
+        self._write(_CLAIMED, 0.0)
         self.type, self.run_s, self.wait_s = claim.type, None, claim.claimed_at - claim.created_at
 
     def started(self, timeout: float) -> bool:
@@ -156,19 +159,19 @@ class LaneFace:
                 return True
         with self.guard.held():
             if self.is_given_up:
-                self._write(Phase.CLAIMED, 0.0)
+                self._write(_CLAIMED, 0.0)
                 return False
             return self._start(timeout)
 
     def finished(self) -> None:
         """User code has ended; the result is in hand and no deadline may cost it."""
         if self._has_deadline:
-            self._write(Phase.STARTED, 0.0)
+            self._write(_STARTED, 0.0)
         self.run_s = monotonic_now() - self._started_at
 
     def completed(self, settlement: Settlement) -> bool:
         """Leave the whole word of the job on the board, so that it counts whatever becomes of us; False: it has no room there."""
-        if settlement.outcome is not Outcome.COMPLETED or settlement.children or settlement.output:
+        if settlement.outcome is not COMPLETED or settlement.children or settlement.output:
             return False
         result = settlement.result
         if result is None:
@@ -177,7 +180,7 @@ class LaneFace:
             self._cells.ending.write(settlement.started_at or 0.0, len(result), result.encode())
         else:
             return False
-        self._set_phase(Phase.FINISHED)
+        self._set_phase(_FINISHED)
         return True
 
     @property
@@ -194,9 +197,9 @@ class LaneFace:
         self._has_deadline = bool(timeout)
         titles.show_doing(f"running {self.type}")
         if timeout:
-            self._write(Phase.STARTED, self._started_at + timeout + HARD_TIMEOUT_AFTER_S)
+            self._write(_STARTED, self._started_at + timeout + HARD_TIMEOUT_AFTER_S)
         else:
-            self._set_phase(Phase.STARTED)  # all else stands there
+            self._set_phase(_STARTED)  # all else stands there
         return True
 
     def _write(self, phase: Phase, hard_deadline: float) -> None:

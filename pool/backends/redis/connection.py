@@ -40,7 +40,10 @@ class Connection:
 
     def ask(self, packed: bytes) -> Any:
         """Send one packed command and read its reply; ServerError for an error reply, ConnectionBroken for the rest."""
-        self.send(packed)
+        try:  # as `send`, which would be one call more for each job
+            self._sock.sendall(packed)
+        except OSError as problem:
+            raise self._broken(problem, "no room to send for") from problem
         return self.read()
 
     def send(self, packed: bytes) -> None:

@@ -42,13 +42,13 @@ class Lookout:
         """None: nothing came in this moment."""
         until = now + WATCH_NS
         while now < until:
+            os.sched_yield()  # before the first look too: no answer is there at once, and to look in vain takes thrice as long
+            now = time.monotonic_ns()
             try:
                 size = self._receive(into, 0, socket.MSG_DONTWAIT)
             except BlockingIOError:
-                os.sched_yield()
-                now = time.monotonic_ns()
-            else:
-                self._answered_at, self._asleep = now, FEWEST_ASLEEP
-                return size
+                continue
+            self._answered_at, self._asleep = now, FEWEST_ASLEEP
+            return size
         self._left_asleep, self._asleep = self._asleep, min(2 * self._asleep, MOST_ASLEEP)
         return None

@@ -21,6 +21,7 @@ from pool.backends.redis.layouts import (
     HAS_EXTRAS,
     HAS_TIMES,
     HEAD,
+    HEAD_AND_BODY,
     IS_LOCAL,
     LIMIT,
     OUTCOMES,
@@ -42,14 +43,12 @@ STATUS_LETTERS = {b"p": Status.PENDING, b"s": Status.SCHEDULED}
 
 def record_parts(raw: bytes) -> tuple[Any, ...]:
     """created, run_at, expires_at, priority, max_retries, max_kills, type, queue, owner, extras, payload."""
-    flags, created, _ = HEAD.unpack_from(raw)
-    at, run_at, expires_at = HEAD.size, 0.0, 0.0
+    flags, created, _, priority, max_retries, max_kills, type_n, queue_n, owner_n = HEAD_AND_BODY.unpack_from(raw)
+    at, run_at, expires_at, extras_n = HEAD_AND_BODY.size, 0.0, 0.0, 0
     if flags & HAS_TIMES:
-        run_at, expires_at = TIMES.unpack_from(raw, at)
+        run_at, expires_at = TIMES.unpack_from(raw, HEAD.size)
+        priority, max_retries, max_kills, type_n, queue_n, owner_n = BODY.unpack_from(raw, HEAD.size + TIMES.size)
         at += TIMES.size
-    priority, max_retries, max_kills, type_n, queue_n, owner_n = BODY.unpack_from(raw, at)
-    at += BODY.size
-    extras_n = 0
     if flags & HAS_EXTRAS:
         (extras_n,) = SIZE.unpack_from(raw, at)
         at += SIZE.size

@@ -18,7 +18,7 @@ from pool.clock import monotonic_now
 from pool.descriptors import readable
 from pool.errors import BackendUnavailable, ClaimLost, LaneBarred, RequestRefused
 from pool.identity import LaneId, ProcessMark, process_mark
-from pool.jobs.job import Claim, Outcome, Settlement
+from pool.jobs.job import COMPLETED, Claim, Settlement
 from pool.jobs.lifecycle import Reason
 
 POLL_SECONDS = 1.0
@@ -187,7 +187,7 @@ class RedisWork(RedisIntake):
 def is_plain(word: Settlement) -> bool:
     """Whether it says no more than that the job completed, and with which result."""
     is_possible = 0 < word.claim <= MOST_CLAIMS
-    return word.outcome is Outcome.COMPLETED and is_possible and not (word.cause or word.output or word.children)
+    return word.outcome is COMPLETED and is_possible and not (word.cause or word.output or word.children)
 
 
 def _settlement_piece(word: Settlement) -> tuple[int, bytes]:
