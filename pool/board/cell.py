@@ -18,10 +18,11 @@ T = TypeVar("T", bound=NamedTuple)
 class Cell(Generic[T]):
     """A named tuple kept at `offset` (a multiple of 8) of the shared memory `view`."""
 
-    __slots__ = ("_copies", "_layout", "_make", "_turn_at", "_turns", "_view")
+    __slots__ = ("_copies", "_layout", "_make", "_pack_into", "_turn_at", "_turns", "_view")
 
     def __init__(self, view: memoryview, offset: int, layout: struct.Struct, make: Callable[..., T]) -> None:
         self._view, self._layout, self._make = view, layout, make
+        self._pack_into = layout.pack_into
         self._turns = view.cast("Q")
         self._turn_at = offset // TURN_BYTES
         first = offset + TURN_BYTES
@@ -30,7 +31,7 @@ class Cell(Generic[T]):
     def write(self, *values: object) -> None:
         """Replace the value; only ever called by the cell's one writer."""
         turn = self._turns[self._turn_at] + 1
-        self._layout.pack_into(self._view, self._copies[turn & 1], *values)
+        self._pack_into(self._view, self._copies[turn & 1], *values)
         self._turns[self._turn_at] = turn
 
     def read(self) -> T:

@@ -129,14 +129,14 @@ class Claim:
     payload: str
     priority: int
     attempt: int
-    retry_count: int
     max_retries: int
-    kill_count: int
-    misfits: int
-    timeout: float
     created_at: float
     claimed_at: float
     claimed_boottime: float
+    retry_count: int = 0
+    kill_count: int = 0
+    misfits: int = 0
+    timeout: float = 0.0
     checkpoint: str | None = None
     owner: str = LOCAL_OWNER
     runs_alone: bool = False  # it shared a death with other lanes; run it with no neighbour

@@ -97,7 +97,7 @@ def read_claim(packed: bytes, raw: bytes, kept: bytes) -> Claim:
 def read_first_claim(packed: bytes, raw: bytes, seconds: bytes, microseconds: bytes) -> Claim:
     """The first claim of a job, by the server's time: it has no state to read yet."""
     created, _, _, priority, max_retries, _, kind, queue, owner, extras, payload = record_parts(raw)
-    return Claim(
+    return Claim(  # more than 15 names would be passed in a table, which takes as long as all else here
         job_id=id_text(packed),
         claim=1,
         type=kind,
@@ -105,10 +105,7 @@ def read_first_claim(packed: bytes, raw: bytes, seconds: bytes, microseconds: by
         payload=payload,
         priority=priority,
         attempt=1,
-        retry_count=0,
         max_retries=max_retries,
-        kill_count=0,
-        misfits=0,
         timeout=(number_in(extras, b"T") or 0.0) if extras else 0.0,
         created_at=created,
         claimed_at=float(seconds) + float(microseconds) / 1_000_000,
