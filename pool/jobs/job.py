@@ -114,12 +114,14 @@ class Attempt:
     output: str = ""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class Claim:
     """A job in a lane's hands. `claim` is the fence: raised at every hand-out of this job and never reset.
 
     `attempt` is for people (retry_count + 1). `misfits` counts hand-backs for an unknown type or unfit payload.
     `claimed_boottime` is this machine's CLOCK_BOOTTIME when the backend call returned (for the late-start rule).
+
+    One is made for each job, with its fields by place and set later: Python makes a dictionary of names given to a class.
     """
 
     job_id: str
@@ -146,7 +148,7 @@ class Claim:
         return self.max_retries == 0
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class Settlement:
     """What a lane says of the job it held; applied only while (job, lane, claim) is the current holder.
 

@@ -59,7 +59,7 @@ class Runner:
             return endings.misfit(claim, UnknownType(claim.type, self._registry.known()))
         timeout = claim.timeout or job_type.timeout
         job = self.context(claim, job_type, timeout)
-        ending = Ending(started_at=wall_now())
+        ending = Ending(wall_now())
         if not self._face.started(timeout):
             return endings.unstarted(claim)
         try:

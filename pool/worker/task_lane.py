@@ -123,7 +123,7 @@ class TaskLane(Lane):
             return endings.misfit(claim, NotAsync(claim.type))
         timeout = claim.timeout or job_type.timeout
         job = runner.context(claim, job_type, timeout)
-        ending = Ending(started_at=wall_now())
+        ending = Ending(wall_now())
         if not self.face.started(timeout):
             return endings.unstarted(claim)
         try:

@@ -67,51 +67,31 @@ def record_parts(raw: bytes) -> tuple[Any, ...]:
 
 def read_claim(packed: bytes, raw: bytes, kept: bytes) -> Claim:
     """A claim from the job's record and its new state."""
-    created, _, _, priority, max_retries, _, kind, queue, owner, extras, payload = record_parts(raw)
-    _, flags, claim, retries, kills, _, misfits, _, claimed, _, _, _, lane_n = STATE.unpack_from(kept)
+    _, flags, number, retries, kills, _, misfits, _, claimed, _, _, _, lane_n = STATE.unpack_from(kept)
     at = STATE.size + lane_n
     at += SHORT.size + SHORT.unpack_from(kept, at)[0]
-    frames = read_frames(kept[at:]) if at < len(kept) else {}
-    return Claim(
-        job_id=id_text(packed),
-        claim=claim,
-        type=kind,
-        queue=queue,
-        payload=payload,
-        priority=priority,
-        attempt=retries + 1,
-        retry_count=retries,
-        max_retries=max_retries,
-        kill_count=kills,
-        misfits=misfits,
-        timeout=number_in(extras, b"T") or 0.0,
-        created_at=created,
-        claimed_at=claimed,
-        claimed_boottime=boottime_now(),
-        checkpoint=text_in(frames, b"c"),
-        owner=owner,
-        runs_alone=bool(flags & ALONE),
-    )
+    claim = _claim(packed, number, raw, claimed)
+    claim.attempt, claim.retry_count, claim.kill_count, claim.misfits = retries + 1, retries, kills, misfits
+    claim.checkpoint = text_in(read_frames(kept[at:]), b"c") if at < len(kept) else None
+    claim.runs_alone = bool(flags & ALONE)
+    return claim
 
 
 def read_first_claim(packed: bytes, raw: bytes, seconds: bytes, microseconds: bytes) -> Claim:
     """The first claim of a job, by the server's time: it has no state to read yet."""
+    return _claim(packed, 1, raw, float(seconds) + float(microseconds) / 1_000_000)
+
+
+def _claim(packed: bytes, number: int, raw: bytes, claimed_at: float) -> Claim:
+    """What is the same in each claim of a job; the rest as in its first."""
     created, _, _, priority, max_retries, _, kind, queue, owner, extras, payload = record_parts(raw)
-    return Claim(  # more than 15 names would be passed in a table, which takes as long as all else here
-        job_id=id_text(packed),
-        claim=1,
-        type=kind,
-        queue=queue,
-        payload=payload,
-        priority=priority,
-        attempt=1,
-        max_retries=max_retries,
-        timeout=(number_in(extras, b"T") or 0.0) if extras else 0.0,
-        created_at=created,
-        claimed_at=float(seconds) + float(microseconds) / 1_000_000,
-        claimed_boottime=boottime_now(),
-        owner=owner,
+    claim = Claim(
+        id_text(packed), number, kind, queue, payload, priority, 1, max_retries, created, claimed_at, boottime_now()
     )
+    claim.owner = owner
+    if extras:
+        claim.timeout = number_in(extras, b"T") or 0.0
+    return claim
 
 
 class StateRead:

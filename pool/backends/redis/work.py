@@ -31,6 +31,7 @@ AGAIN = 4
 MOST_CLAIMS = 2**32 - 1
 _NO_WORD = b"$0\r\n\r\n"
 _PLAIN = struct.Struct(">16sId")  # job id, claim, started_at
+_PLAIN_WORD, _PLAIN_SIZE = struct.Struct(">5s16sId2s"), b"$28\r\n"  # the same as a word of a command
 _SETTLED = (None, True, False)
 _NO_WANT_YET = object()  # None is a want too
 
@@ -193,9 +194,10 @@ def is_plain(word: Settlement) -> bool:
 def _settlement_piece(word: Settlement) -> tuple[int, bytes]:
     """How many words it has above the usual one, and all: nine of them and five for each child when it is not plain."""
     if is_plain(word):
-        plain = _PLAIN.pack(quick_id(word.job_id), word.claim, word.started_at or 0.0)
-        if word.result is not None:
-            plain += settlement_frames(word)
+        who = quick_id(word.job_id), word.claim, word.started_at or 0.0
+        if word.result is None:
+            return 0, _PLAIN_WORD.pack(_PLAIN_SIZE, *who, b"\r\n")
+        plain = _PLAIN.pack(*who) + settlement_frames(word)
         return 0, b"$%d\r\n%b\r\n" % (len(plain), plain)
     children = chain.from_iterable(map(job_arguments, word.children))
     piece = pack_words((b"", *_settlement_words(word), *children))
