@@ -11,6 +11,7 @@ from typing import NamedTuple
 from pool.board.cell import as_text
 
 BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
+SHORT_S = BOUNDS_S[0]
 OUTCOMES = ("completed", "failed", "retried", "returned", "cancelled", "lost")
 MOST_TYPES = 16  # the last row takes all further types
 OTHERS = "(others)"
@@ -21,6 +22,7 @@ _BUCKETS = len(BOUNDS_S) + 1
 _SPAN_CELLS = _BUCKETS + 1  # and the sum in microseconds
 _RUN = len(OUTCOMES)  # where these spans begin
 _WAIT = _RUN + _SPAN_CELLS
+_RUN_SUM, _WAIT_SUM = _RUN + _BUCKETS, _WAIT + _BUCKETS
 _ROW_BYTES = _NAME_BYTES + 8 * (len(OUTCOMES) + 2 * _SPAN_CELLS)
 TALLY_BYTES = MOST_TYPES * _ROW_BYTES
 
@@ -50,10 +52,13 @@ class Tally:
         numbers[first + _PLACES[outcome]] += 1
         if run_s is None:
             return
-        for span, seconds in ((first + _RUN, run_s), (first + _WAIT, wait_s)):
-            numbers[span + (bisect_left(BOUNDS_S, seconds) if seconds > BOUNDS_S[0] else 0)] += 1
-            if seconds > 0:
-                numbers[span + _BUCKETS] += int(seconds * 1_000_000)
+        numbers[first + _RUN + (bisect_left(BOUNDS_S, run_s) if run_s > SHORT_S else 0)] += 1
+        numbers[first + _RUN_SUM] += int(run_s * 1_000_000)
+        if wait_s > 0:  # two clocks have measured it
+            numbers[first + _WAIT + (bisect_left(BOUNDS_S, wait_s) if wait_s > SHORT_S else 0)] += 1
+            numbers[first + _WAIT_SUM] += int(wait_s * 1_000_000)
+        else:
+            numbers[first + _WAIT] += 1
 
     def read(self) -> Iterator[TypeCounts]:
         """Whatever was ever counted in this place."""

@@ -80,8 +80,8 @@ class Lane:
 
     def is_old(self, claim: Claim) -> bool:
         """Whether the job may have been given away since it was claimed: a third of the lease has passed."""
-        asked_at = min(self.desk.asked_at, claim.claimed_boottime)
-        return boottime_now() - asked_at > self.tools.lease_seconds / 3
+        oldest = boottime_now() - self.tools.lease_seconds / 3
+        return self.desk.asked_at < oldest or claim.claimed_boottime < oldest
 
     def made_sure(self, claim: Claim, want: Want) -> Claim | None:
         """The claim; asked for again as long as it is old."""

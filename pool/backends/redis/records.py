@@ -37,14 +37,15 @@ from pool.clock import boottime_now
 from pool.jobs.job import LOCAL_OWNER, Attempt, Cause, Claim, Job, Outcome, Receipt
 from pool.jobs.lifecycle import Reason, Status
 
+_head_and_body, _HEAD_AND_BODY_BYTES = HEAD_AND_BODY.unpack_from, HEAD_AND_BODY.size
 _REASONS = frozenset(Reason)
 STATUS_LETTERS = {b"p": Status.PENDING, b"s": Status.SCHEDULED}
 
 
 def record_parts(raw: bytes) -> tuple[Any, ...]:
     """created, run_at, expires_at, priority, max_retries, max_kills, type, queue, owner, extras, payload."""
-    flags, created, _, priority, max_retries, max_kills, type_n, queue_n, owner_n = HEAD_AND_BODY.unpack_from(raw)
-    at, run_at, expires_at, extras_n = HEAD_AND_BODY.size, 0.0, 0.0, 0
+    flags, created, _, priority, max_retries, max_kills, type_n, queue_n, owner_n = _head_and_body(raw)
+    at, run_at, expires_at, extras_n = _HEAD_AND_BODY_BYTES, 0.0, 0.0, 0
     if flags & HAS_TIMES:
         run_at, expires_at = TIMES.unpack_from(raw, HEAD.size)
         priority, max_retries, max_kills, type_n, queue_n, owner_n = BODY.unpack_from(raw, HEAD.size + TIMES.size)

@@ -47,6 +47,7 @@ class RedisWork(RedisIntake):
         self._lane_bytes = self._want_bytes = b""
         self._want: object = _NO_WANT_YET
         self._pid = 0
+        self._given = "", b""  # the last claim's id as text and packed: mostly of the job that is settled next
         self._was_asked = False  # whether the last answer was one to a number that was asked before
         self._heard: dict[bytes, tuple[int, float]] = {}  # class -> connection, when it was made known there
 
@@ -59,7 +60,7 @@ class RedisWork(RedisIntake):
         if self._pid != os.getpid():
             self._forget_pieces()
         number = b"%d" % request
-        more, word = (0, _NO_WORD) if settlement is None else _settlement_piece(settlement)
+        more, word = (0, _NO_WORD) if settlement is None else _settlement_piece(settlement, self._given)
         rest = b"%b$%d\r\n%b\r\n%b%b" % (
             self._lane_bytes if lane is self._lane else self._turn_to_lane(lane),
             len(number),
@@ -113,6 +114,7 @@ class RedisWork(RedisIntake):
             self._hand_back(lane, Reason.INVALID_RECORD)
             return None
         if claim.max_retries or self._is_on_disk():
+            self._given = claim.job_id, packed
             return claim
         self._hand_back(lane, Reason.INTERRUPTED)
         return None
@@ -191,10 +193,11 @@ def is_plain(word: Settlement) -> bool:
     return word.outcome is COMPLETED and is_possible and not (word.cause or word.output or word.children)
 
 
-def _settlement_piece(word: Settlement) -> tuple[int, bytes]:
+def _settlement_piece(word: Settlement, given: tuple[str, bytes]) -> tuple[int, bytes]:
     """How many words it has above the usual one, and all: nine of them and five for each child when it is not plain."""
     if is_plain(word):
-        who = quick_id(word.job_id), word.claim, word.started_at or 0.0
+        packed = given[1] if word.job_id is given[0] else quick_id(word.job_id)
+        who = packed, word.claim, word.started_at or 0.0
         if word.result is None:
             return 0, _PLAIN_WORD.pack(_PLAIN_SIZE, *who, b"\r\n")
         plain = _PLAIN.pack(*who) + settlement_frames(word)
