@@ -156,7 +156,7 @@ def _attempt(record: Record, job_type: JobType) -> tuple[NewJob, ...]:
 
 def _current_for(record: Record) -> "CurrentJob":
     from pool.backends.contract import Work
-    from pool.worker.context import CurrentJob
+    from pool.worker.context import CurrentJob, Place
     from pool.worker.mailbox import Mailbox
     from pool.worker.timeouts import Interrupts
 
@@ -164,7 +164,7 @@ def _current_for(record: Record) -> "CurrentJob":
     store = cast(Work, _Reports(record))
     interrupts = cast(Interrupts, _NoInterrupts())
     mailbox = cast(Mailbox, _NeverStopping())
-    return CurrentJob(claim, LANE, store, interrupts, mailbox, child_of, record.new.timeout)
+    return CurrentJob(claim, Place(LANE, store, interrupts, mailbox, child_of), record.new.timeout)
 
 
 def _claim_of(record: Record) -> Claim:

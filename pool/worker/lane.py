@@ -49,7 +49,7 @@ class Lane:
 
     def connect(self, backend: Work) -> None:
         """Deal with this store from now on."""
-        self.desk.backend = self.runner.store = backend
+        self.desk.backend = self.runner.place.store = backend
 
     def exchange(self, want: Want | None) -> Claim | None:
         """Hand in what is in hand and take the next job, in one step.

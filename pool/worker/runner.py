@@ -18,7 +18,7 @@ from pool.jobs.job import Claim, Outcome, Settlement
 from pool.jobs.registry import JobType
 from pool.logs import log
 from pool.worker import endings
-from pool.worker.context import CurrentJob, sole
+from pool.worker.context import CurrentJob, Place, sole
 from pool.worker.endings import Ending
 from pool.worker.hooking import Around, tell
 from pool.worker.presence import LaneFace
@@ -45,11 +45,9 @@ class Runner:
     """Runs the jobs of one lane, one at a time, in this thread. Async functions run on a loop of their own."""
 
     def __init__(self, lane: LaneId, face: LaneFace, store: Work, tools: "Tools", interrupts: Interrupts) -> None:
-        self.store = store
-        self._lane, self._face, self._registry = lane, face, tools.registry
+        self.place = Place(lane, store, interrupts, tools.mailbox, child_of)
+        self._face, self._registry = face, tools.registry
         self._interrupts, self._stage = interrupts, tools.stage
-        self._mailbox = tools.mailbox
-        self._pid = os.getpid()
         self._loops = tools.loops
 
     def run(self, claim: Claim) -> Settlement:
@@ -73,7 +71,7 @@ class Runner:
     # ------------------------------------------------------------ the steps
 
     def context(self, claim: Claim, job_type: JobType, timeout: float) -> CurrentJob:
-        job = CurrentJob(claim, self._lane, self.store, self._interrupts, self._mailbox, child_of, timeout)
+        job = CurrentJob(claim, self.place, timeout)
         if job_type.redact:
             job.transcript.secrets = Secrets(claim.payload, job_type.redact)
         return job
@@ -113,7 +111,7 @@ class Runner:
             interrupts.end()
             ending.error = error
         finally:
-            if os.getpid() != self._pid:
+            if os.getpid() != self.place.pid:
                 _end_forked_process(ending.error)
 
     def _await(self, coroutine: Any) -> Any:
