@@ -61,6 +61,21 @@ class Cell(Generic[T]):
 
         return set_number
 
+    def news(self) -> Callable[[], T | None]:
+        """What returns the value whenever it was written since the last call, at a glance None when it was not."""
+        turns, turn_at, seen = self._turns, self._turn_at, -1
+
+        def look() -> T | None:
+            nonlocal seen
+            turn = turns[turn_at]
+            if turn == seen:
+                return None
+            value = self.read()
+            seen = turn  # as it was before: a value that came in between is told twice, and none is missed
+            return value
+
+        return look
+
     @property
     def turn(self) -> int:
         """How often the cell was written: a cheap way to see that something changed."""

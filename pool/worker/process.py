@@ -69,7 +69,7 @@ class Worker:
         self._found_nothing = False
         self._goes_straight = False  # to the job that was rung for: the limits were looked at before this sleep
         self._false_rings = 0
-        self._orders_turn, self._is_draining = -1, False
+        self._new_orders, self._is_draining = seat.record.orders.news(), False
 
     # ------------------------------------------------------------ birth
 
@@ -194,10 +194,9 @@ class Worker:
 
     def may_not_claim(self) -> bool:
         """Whether the parent has told us to drain."""
-        orders = self.seat.record.orders
-        if orders.turn != self._orders_turn:
-            self._orders_turn = orders.turn
-            self._is_draining = bool(orders.read().draining)
+        orders = self._new_orders()
+        if orders is not None:
+            self._is_draining = bool(orders.draining)
         return self._is_draining
 
     # ------------------------------------------------------------ the end
