@@ -155,17 +155,16 @@ def _attempt(record: Record, job_type: JobType) -> tuple[NewJob, ...]:
 
 
 def _current_for(record: Record) -> "CurrentJob":
-    from pool.backends.contract import Held, Work
-    from pool.worker.context import CurrentJob
+    from pool.backends.contract import Work
+    from pool.worker.context import CurrentJob, Place
     from pool.worker.mailbox import Mailbox
     from pool.worker.timeouts import Interrupts
 
     claim = _claim_of(record)
-    held = Held(LANE, claim.job_id, claim.claim)
     store = cast(Work, _Reports(record))
     interrupts = cast(Interrupts, _NoInterrupts())
     mailbox = cast(Mailbox, _NeverStopping())
-    return CurrentJob(claim, held, store, interrupts, mailbox, child_of, record.new.timeout)
+    return CurrentJob(claim, Place(LANE, store, interrupts, mailbox, child_of), record.new.timeout)
 
 
 def _claim_of(record: Record) -> Claim:

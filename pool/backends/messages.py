@@ -36,7 +36,7 @@ class Want:
         return self.queues == ANY_QUEUE
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Answer:
     """Reply to `exchange`: whether the settlement was accepted (None: none was sent), and the next claim if any."""
 

@@ -7,7 +7,7 @@ stood still meanwhile. Each cell has exactly one writer.
 
 import struct
 from collections.abc import Callable
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 TURN_BYTES = 8
 REREADS = 64
@@ -18,10 +18,11 @@ T = TypeVar("T", bound=NamedTuple)
 class Cell(Generic[T]):
     """A named tuple kept at `offset` (a multiple of 8) of the shared memory `view`."""
 
-    __slots__ = ("_copies", "_layout", "_make", "_turn_at", "_turns", "_view")
+    __slots__ = ("_copies", "_layout", "_make", "_pack_into", "_turn_at", "_turns", "_view")
 
     def __init__(self, view: memoryview, offset: int, layout: struct.Struct, make: Callable[..., T]) -> None:
         self._view, self._layout, self._make = view, layout, make
+        self._pack_into = layout.pack_into
         self._turns = view.cast("Q")
         self._turn_at = offset // TURN_BYTES
         first = offset + TURN_BYTES
@@ -30,7 +31,7 @@ class Cell(Generic[T]):
     def write(self, *values: object) -> None:
         """Replace the value; only ever called by the cell's one writer."""
         turn = self._turns[self._turn_at] + 1
-        self._layout.pack_into(self._view, self._copies[turn & 1], *values)
+        self._pack_into(self._view, self._copies[turn & 1], *values)
         self._turns[self._turn_at] = turn
 
     def read(self) -> T:
@@ -44,6 +45,36 @@ class Cell(Generic[T]):
             if self._turns[self._turn_at] == turn:
                 break
         return self._make(*self._layout.unpack(raw))
+
+    def setter(self, place: int, code: str) -> Callable[[float], None]:
+        """What replaces a single number in the value that stands: its word at `place`, of 8 bytes, packed as `code` says.
+
+        One aligned store and no new turn: a reader finds the number as it was or as it is, and all others as they were. For
+        what is written often and may be believed apart from the rest.
+        """
+        words: Any = self._view.cast(code)  # type: ignore[call-overload]  # its stub wants the code written out
+        turns, turn_at = self._turns, self._turn_at
+        even, odd = (copy // TURN_BYTES + place for copy in self._copies)
+
+        def set_number(number: float) -> None:
+            words[odd if turns[turn_at] & 1 else even] = number
+
+        return set_number
+
+    def news(self) -> Callable[[], T | None]:
+        """What returns the value whenever it was written since the last call, at a glance None when it was not."""
+        turns, turn_at, seen = self._turns, self._turn_at, -1
+
+        def look() -> T | None:
+            nonlocal seen
+            turn = turns[turn_at]
+            if turn == seen:
+                return None
+            value = self.read()
+            seen = turn  # as it was before: a value that came in between is told twice, and none is missed
+            return value
+
+        return look
 
     @property
     def turn(self) -> int:

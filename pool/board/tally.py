@@ -11,6 +11,7 @@ from typing import NamedTuple
 from pool.board.cell import as_text
 
 BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
+SHORT_S = BOUNDS_S[0]
 OUTCOMES = ("completed", "failed", "retried", "returned", "cancelled", "lost")
 MOST_TYPES = 16  # the last row takes all further types
 OTHERS = "(others)"
@@ -19,6 +20,9 @@ _NAME_BYTES = 64
 _PLACES = {outcome: place for place, outcome in enumerate(OUTCOMES)}
 _BUCKETS = len(BOUNDS_S) + 1
 _SPAN_CELLS = _BUCKETS + 1  # and the sum in microseconds
+_RUN = len(OUTCOMES)  # where these spans begin
+_WAIT = _RUN + _SPAN_CELLS
+_RUN_SUM, _WAIT_SUM = _RUN + _BUCKETS, _WAIT + _BUCKETS
 _ROW_BYTES = _NAME_BYTES + 8 * (len(OUTCOMES) + 2 * _SPAN_CELLS)
 TALLY_BYTES = MOST_TYPES * _ROW_BYTES
 
@@ -44,11 +48,17 @@ class Tally:
 
     def add(self, type_name: str, outcome: str, *, run_s: float | None, wait_s: float) -> None:
         """The process that has the place: an attempt has ended. `run_s` None: it never started, and no time is counted."""
-        first = self._firsts.get(type_name) or self._first_of(type_name)
-        self._numbers[first + _PLACES[outcome]] += 1
-        if run_s is not None:
-            self._add_span(first + len(OUTCOMES), run_s)
-            self._add_span(first + len(OUTCOMES) + _SPAN_CELLS, wait_s)
+        first, numbers = self._firsts.get(type_name) or self._first_of(type_name), self._numbers
+        numbers[first + _PLACES[outcome]] += 1
+        if run_s is None:
+            return
+        numbers[first + _RUN + (bisect_left(BOUNDS_S, run_s) if run_s > SHORT_S else 0)] += 1
+        numbers[first + _RUN_SUM] += int(run_s * 1_000_000)
+        if wait_s > 0:  # two clocks have measured it
+            numbers[first + _WAIT + (bisect_left(BOUNDS_S, wait_s) if wait_s > SHORT_S else 0)] += 1
+            numbers[first + _WAIT_SUM] += int(wait_s * 1_000_000)
+        else:
+            numbers[first + _WAIT] += 1
 
     def read(self) -> Iterator[TypeCounts]:
         """Whatever was ever counted in this place."""
@@ -58,9 +68,8 @@ class Tally:
             if not name:
                 return
             first = (offset + _NAME_BYTES) // 8
-            ends = first + len(OUTCOMES)
-            outcomes = dict(zip(OUTCOMES, self._numbers[first:ends], strict=True))
-            yield TypeCounts(name, outcomes, self._span(ends), self._span(ends + _SPAN_CELLS))
+            outcomes = dict(zip(OUTCOMES, self._numbers[first : first + len(OUTCOMES)], strict=True))
+            yield TypeCounts(name, outcomes, self._span(first + _RUN), self._span(first + _WAIT))
 
     def _first_of(self, type_name: str) -> int:
         """The index of the type's first number, remembered for the next time."""
@@ -85,12 +94,6 @@ class Tally:
 
     def _write_name(self, offset: int, name: str) -> None:
         self._view[offset : offset + _NAME_BYTES] = name.encode().ljust(_NAME_BYTES, b"\0")
-
-    def _add_span(self, first: int, seconds: float) -> None:
-        numbers = self._numbers
-        numbers[first + (bisect_left(BOUNDS_S, seconds) if seconds > BOUNDS_S[0] else 0)] += 1
-        if seconds > 0:
-            numbers[first + _BUCKETS] += int(seconds * 1_000_000)
 
     def _span(self, first: int) -> tuple[list[int], float]:
         return list(self._numbers[first : first + _BUCKETS]), self._numbers[first + _BUCKETS] / 1_000_000

@@ -83,6 +83,9 @@ class Outcome(StrEnum):
     LOST = "lost"  # the worker died or was killed; the cause says how
 
 
+COMPLETED = Outcome.COMPLETED  # for what each job goes through: a look into an enum takes as long as a call
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
     """Why an attempt did not complete: an exception of the job, or the end of its worker. Texts are already cleaned."""
@@ -111,12 +114,14 @@ class Attempt:
     output: str = ""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class Claim:
     """A job in a lane's hands. `claim` is the fence: raised at every hand-out of this job and never reset.
 
     `attempt` is for people (retry_count + 1). `misfits` counts hand-backs for an unknown type or unfit payload.
     `claimed_boottime` is this machine's CLOCK_BOOTTIME when the backend call returned (for the late-start rule).
+
+    One is made for each job, with its fields by place and set later: Python makes a dictionary of names given to a class.
     """
 
     job_id: str
@@ -126,14 +131,14 @@ class Claim:
     payload: str
     priority: int
     attempt: int
-    retry_count: int
     max_retries: int
-    kill_count: int
-    misfits: int
-    timeout: float
     created_at: float
     claimed_at: float
     claimed_boottime: float
+    retry_count: int = 0
+    kill_count: int = 0
+    misfits: int = 0
+    timeout: float = 0.0
     checkpoint: str | None = None
     owner: str = LOCAL_OWNER
     runs_alone: bool = False  # it shared a death with other lanes; run it with no neighbour
@@ -143,7 +148,7 @@ class Claim:
         return self.max_retries == 0
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class Settlement:
     """What a lane says of the job it held; applied only while (job, lane, claim) is the current holder.
 

@@ -43,7 +43,10 @@ class Signature:
 
     def arguments(self, payload: str) -> dict[str, Any]:
         """Keyword arguments for the function from JSON text; InvalidPayload names the fields that do not fit."""
-        fields, rest, given = self._validated(self._read_fields, payload)
+        try:
+            fields, rest, given = self._read_fields(payload)
+        except ValueError as error:
+            raise self._misfit(error) from None
         names = self._names
         arguments = {names[key]: fields[key] for key in given if key in names}
         return {**arguments, **rest} if rest else arguments
@@ -166,12 +169,14 @@ class Signature:
     def _validated(self, validate: Callable[..., T], value: Any) -> T:
         try:
             return validate(value)
-        except ValueError as error:  # pydantic's is one; to import it before a call would cost each job a microsecond
-            from pydantic import ValidationError
+        except ValueError as error:
+            raise self._misfit(error) from None
 
-            if not isinstance(error, ValidationError):
-                raise
-            raise InvalidPayload(self.type_name, problems_of(error)) from None
+    def _misfit(self, error: ValueError) -> ValueError | InvalidPayload:
+        """What to raise for pydantic's error, which is a ValueError; to import it before a call would cost each job a microsecond."""
+        from pydantic import ValidationError
+
+        return InvalidPayload(self.type_name, problems_of(error)) if isinstance(error, ValidationError) else error
 
     def _dumped(self, model: "BaseModel") -> str:
         try:

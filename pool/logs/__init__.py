@@ -23,10 +23,11 @@ class Log:
     """`log.info("worker died", slot=3, signal=9)`: an event in plain words, and its facts as fields.
 
     A field `trace` is a text of several lines, shown below the line. Fields that are None are left out of text lines.
+    `shows_debug` may be asked first where a line is made for every job.
     """
 
     def __init__(self) -> None:
-        self._threshold = 0
+        self._threshold, self.shows_debug = 0, True
         self._sink: Sink | None = None
         self._limiter = Limiter()
 
@@ -78,6 +79,7 @@ def configure(settings: "LogSection", *, pool: str, who: str, in_parent: bool) -
     sink = log._sink or Sink()
     sink.aim(settings, pool=pool, who=who, in_parent=in_parent)
     log._threshold, log._sink = LEVELS[settings.level], sink
+    log.shows_debug = log._threshold <= LEVELS["DEBUG"]
 
 
 @contextmanager

@@ -4,11 +4,13 @@ import os
 import threading
 from collections.abc import Callable
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import Any
 
 from pool.backends.contract import Held, Work
 from pool.clock import monotonic_now
 from pool.errors import BackendUnavailable, ClaimLost, InvalidJob, JobpoolError
+from pool.identity import LaneId
 from pool.jobs.job import Claim, NewJob
 from pool.logs import log
 from pool.worker.mailbox import Mailbox
@@ -31,31 +33,30 @@ class NotInAJob(JobpoolError):
         super().__init__("pool.current() works only inside a running job, in the process (and async task) that runs it")
 
 
+@dataclass(slots=True)
+class Place:
+    """Where the jobs of a lane run, one after the other: in this process and thread, with these at hand."""
+
+    lane: LaneId
+    store: Work
+    interrupts: Interrupts
+    mailbox: Mailbox
+    make_job: MakeJob
+    pid: int = field(default_factory=os.getpid)
+    thread: int = field(default_factory=threading.get_ident)
+
+
 class CurrentJob:
     """The job that runs here. Made anew for each attempt; after its end every method raises."""
 
-    __slots__ = (
-        "_children", "_claim", "_deadline", "_held", "_interrupts", "_is_over", "_mailbox", "_make_job",
-        "_next_progress", "_pid", "_store", "_thread", "transcript",
-    )  # fmt: skip
+    __slots__ = ("_children", "_claim", "_deadline", "_is_over", "_next_progress", "_place", "transcript")
 
-    def __init__(
-        self,
-        claim: Claim,
-        held: Held,
-        store: Work,
-        interrupts: Interrupts,
-        mailbox: Mailbox,
-        make_job: MakeJob,
-        timeout: float,
-    ) -> None:
-        self._claim, self._held, self._store = claim, held, store
-        self._interrupts, self._mailbox, self._make_job = interrupts, mailbox, make_job
+    def __init__(self, claim: Claim, place: Place, timeout: float) -> None:
+        self._claim, self._place = claim, place
         self._deadline = monotonic_now() + timeout if timeout else None
         self._children: list[NewJob] = []
         self._next_progress = 0.0
         self._is_over = False
-        self._pid, self._thread = os.getpid(), threading.get_ident()
         self.transcript = Transcript(claim)
 
     # ------------------------------------------------------------ what it is
@@ -103,7 +104,7 @@ class CurrentJob:
     @property
     def stopping(self) -> bool:
         """Whether this worker was told to finish: a long job may checkpoint and return early."""
-        return self._mailbox.is_stopping
+        return self._place.mailbox.is_stopping
 
     @property
     def restored(self) -> Any:
@@ -142,7 +143,7 @@ class CurrentJob:
         self._require_here()
         if len(self._children) >= MAX_CHILDREN:
             raise InvalidJob(f"a job can enqueue at most {MAX_CHILDREN:,} others with its completion")
-        child = self._make_job(self._claim, job, *args, **kwargs)
+        child = self._place.make_job(self._claim, job, *args, **kwargs)
         self._children.append(child)
         return child.id
 
@@ -160,21 +161,22 @@ class CurrentJob:
     def _report(self, **facts: Any) -> None:
         """A store that is away costs the job nothing but this report."""
         self._require_here()
+        place, interrupts = self._place, self._place.interrupts
         try:
-            cancelled = self._store.report(self._held, **facts)
+            cancelled = place.store.report(Held(place.lane, self._claim.job_id, self._claim.claim), **facts)
         except ClaimLost:
-            self._interrupts.raise_lost()
+            interrupts.raise_lost()
         except BackendUnavailable as error:
             log.limited("report", "the store does not take a job's report", job=self.id, error=str(error))
         else:
             if cancelled:
-                self._interrupts.raise_cancelled()
-        self._interrupts.raise_deferred()
+                interrupts.raise_cancelled()
+        interrupts.raise_deferred()
 
     def _require_here(self) -> None:
-        if self._is_over or os.getpid() != self._pid:
+        if self._is_over or os.getpid() != self._place.pid:
             raise NotInAJob()
-        if threading.get_ident() != self._thread:
+        if threading.get_ident() != self._place.thread:
             raise JobpoolError("call this from the job's own thread; pass results to it from other threads")
 
 

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeVar
 
 from pool.backends.contract import Answer, Want, Work
@@ -14,6 +15,7 @@ from pool.worker.mailbox import Mailbox
 from pool.worker.presence import Presence
 
 T = TypeVar("T")
+Who = TypeVar("Who")
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 5.0
 
@@ -47,28 +49,30 @@ class Desk:
 
     def exchange(self, settlement: Settlement | None, want: Want | None) -> Answer:
         """Settle and claim in one step; LaneBarred when we are declared dead, GaveUp when told to stop meanwhile."""
-        return self._ask(lambda: self.backend.exchange(self.lane, self.request, settlement=settlement, want=want))
+        self._number()
+        try:
+            return self.backend.exchange(self.lane, self.request, settlement=settlement, want=want)
+        except (BackendUnavailable, RequestRefused) as error:
+            return self._insist(partial(self.backend.exchange, settlement=settlement, want=want), self.lane, error)
 
     def exchange_many(
         self, lanes: Sequence[LaneId], words: Sequence[Settlement | None], want: Want | None, ahead: int, leave: int
     ) -> list[Answer]:
         """The same for several lanes, of which this one leads."""
-        return self._ask(
-            lambda: self.backend.exchange_many(
-                lanes, self.request, settlements=words, want=want, ahead=ahead, leave=leave
-            )
-        )
+        call = partial(self.backend.exchange_many, settlements=words, want=want, ahead=ahead, leave=leave)
+        self._number()
+        try:
+            return call(lanes, self.request)
+        except (BackendUnavailable, RequestRefused) as error:
+            return self._insist(call, lanes, error)
 
-    def _ask(self, call: Callable[[], T]) -> T:
+    def _number(self) -> None:
+        """A new request."""
         self.request += 1
         self.asked_at = boottime_now()
-        try:
-            self._presence.enter_store()
-            return call()
-        except (BackendUnavailable, RequestRefused) as error:
-            return self._insist(call, error)
+        self._presence.enter_store()
 
-    def _insist(self, call: Callable[[], T], error: Exception) -> T:
+    def _insist(self, call: Callable[[Who, int], T], who: Who, error: Exception) -> T:
         """The same request, until it is answered or we are told to stop."""
         failures = 0
         while not self._mailbox.is_stopping:
@@ -79,7 +83,7 @@ class Desk:
                 self.request += 1
             try:
                 self._presence.enter_store()
-                return call()
+                return call(who, self.request)
             except (BackendUnavailable, RequestRefused) as again:
                 error = again
         raise GaveUp from error

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from pool.backends.contract import MAX_MISFITS
 from pool.errors import InvalidPayload, JobCancelled, JobClaimLost, UnknownType
-from pool.jobs.job import Cause, Claim, NewJob, Outcome, Settlement
+from pool.jobs.job import COMPLETED, Cause, Claim, NewJob, Outcome, Settlement
 from pool.jobs.lifecycle import Reason
 from pool.jobs.policy import Bury, Retry
 from pool.jobs.registry import JobType
@@ -20,23 +20,18 @@ FALLBACK_DELAY_S = 60.0
 class Ending:
     """What came out of user code: a result as JSON, or an error; and what goes along with it."""
 
+    started_at: float | None = None
     error: BaseException | None = None
     result: str | None = None
     output: str = ""
-    started_at: float | None = None
     children: tuple[NewJob, ...] = ()
 
 
 def completed(claim: Claim, ending: Ending) -> Settlement:
-    return Settlement(
-        job_id=claim.job_id,
-        claim=claim.claim,
-        outcome=Outcome.COMPLETED,
-        result=ending.result,
-        output=ending.output,
-        started_at=ending.started_at,
-        children=ending.children,
-    )
+    settlement = Settlement(claim.job_id, claim.claim, COMPLETED)
+    settlement.result, settlement.output = ending.result, ending.output
+    settlement.started_at, settlement.children = ending.started_at, ending.children
+    return settlement
 
 
 def ended_by_error(claim: Claim, job_type: JobType, ending: Ending, error: BaseException) -> Settlement:

@@ -49,21 +49,30 @@ class Lane:
 
     def connect(self, backend: Work) -> None:
         """Deal with this store from now on."""
-        self.desk.backend = self.runner.store = backend
+        self.desk.backend = self.runner.place.store = backend
 
     def exchange(self, want: Want | None) -> Claim | None:
-        """Hand in what is in hand and take the next job, in one step."""
+        """Hand in what is in hand and take the next job, in one step.
+
+        An end that the store refuses to take, for whatever reason, becomes a failed attempt that it can take."""
         if self.in_hand is None and want is None:
             return None
-        return self.took(self._hand_in(want))
+        try:
+            answer = self.desk.exchange(self.in_hand, want)
+        except (LaneBarred, GaveUp):
+            raise
+        except Exception as error:
+            self.in_hand = self.instead(error)
+            answer = self.desk.exchange(self.in_hand, want)
+        return self.took(answer)
 
     def carry_out(self, claim: Claim) -> bool:
         """Run the claim, or give it back when we were told to leave meanwhile. Whether the board has the whole of its end."""
         if self.tools.mailbox.is_stopping:
             self.give_back(claim)
             return True
-        self.in_hand = self.runner.run(claim, self.desk.request)
-        return self.face.completed(self.in_hand, self.desk.request)
+        self.in_hand = self.runner.run(claim)
+        return self.face.completed(self.in_hand)
 
     def give_back(self, claim: Claim) -> None:
         """Unstarted, with the next call."""
@@ -71,8 +80,8 @@ class Lane:
 
     def is_old(self, claim: Claim) -> bool:
         """Whether the job may have been given away since it was claimed: a third of the lease has passed."""
-        asked_at = min(self.desk.asked_at, claim.claimed_boottime)
-        return boottime_now() - asked_at > self.tools.lease_seconds / 3
+        oldest = boottime_now() - self.tools.lease_seconds / 3
+        return self.desk.asked_at < oldest or claim.claimed_boottime < oldest
 
     def made_sure(self, claim: Claim, want: Want) -> Claim | None:
         """The claim; asked for again as long as it is old."""
@@ -103,16 +112,6 @@ class Lane:
         else:
             log.warning("the store is away; result kept on disk for the next start", file=str(path))
 
-    def _hand_in(self, want: Want | None) -> Answer:
-        """An end that the store refuses to take, for whatever reason, becomes a failed attempt that it can take."""
-        try:
-            return self.desk.exchange(self.in_hand, want)
-        except (LaneBarred, GaveUp):
-            raise
-        except Exception as error:
-            self.in_hand = self.instead(error)
-            return self.desk.exchange(self.in_hand, want)
-
     def instead(self, error: Exception) -> Settlement:
         """What to say in place of what the store does not take; raises what is not about a settlement."""
         if self.in_hand is None:
@@ -120,15 +119,12 @@ class Lane:
         log.error("the store refuses the end of a job", job=self.in_hand.job_id, error=str(error))
         return endings.not_storable(self.in_hand, error)
 
-    def _count(self, settlement: Settlement) -> None:
-        face, tally = self.face, self.tools.seat.record.tally
-        tally.add(face.type, settlement.outcome._value_, run_s=face.run_s, wait_s=face.wait_s)
-
     def _note_settled(self, settlement: Settlement, accepted: bool | None) -> None:
         """What the keeper has handed in for us counts as ours."""
         self.in_hand = None
-        if accepted or self.face.is_given_up:
-            self.tools.presence.counts.add(settlement.outcome)
-            self._count(settlement)
+        face, outcome = self.face, settlement.outcome
+        if accepted or face.is_given_up:
+            self.tools.presence.counts.add(outcome)
+            self.tools.seat.record.tally.add(face.type, outcome._value_, run_s=face.run_s, wait_s=face.wait_s)
         else:
             log.warning("claim lost: the job was given to another worker", job=settlement.job_id)

@@ -26,6 +26,7 @@ class Limits:
         self._leave_at = monotonic_now() + lifetime if settings.max_age else float("inf")
         self.memory = MemoryWatch(settings.memory_metric, settings.memory_check_seconds)
         self.memory_limit = settings.memory_limit
+        self._look_at = 0.0  # not before that has the size or the age to be looked at again
 
     def refuse_ceiling_below(self, size: int) -> None:
         """BootFailed when a fresh worker is above its ceiling already: it would be replaced after every job."""
@@ -40,11 +41,14 @@ class Limits:
         if self._max_jobs and jobs() >= self._max_jobs:
             return Exit.MAX_JOBS
         now = monotonic_now()
+        if now < self._look_at:
+            return None
         if now >= self._leave_at:
             return Exit.MAX_AGE
         size = self.memory.size(now)
         if self.memory_limit and size > self.memory_limit:
             return Exit.MEMORY
+        self._look_at = min(self._leave_at, self.memory.next_look)
         return None
 
 
@@ -54,13 +58,13 @@ class MemoryWatch:
     def __init__(self, metric: MemoryMetric, check_seconds: float) -> None:
         self._metric = metric
         self._every = SOONEST_LOOK_S if metric == "rss" else check_seconds
-        self._next_look = 0.0
+        self.next_look = 0.0
         self.last = 0  # as last looked at
 
     def size(self, now: float) -> int:
         """The size, as last looked at a moment ago at most (pss, uss: `memory_check_seconds`)."""
-        if now >= self._next_look:
-            self._next_look = now + self._every
+        if now >= self.next_look:
+            self.next_look = now + self._every
             self.last = rss_bytes() if self._metric == "rss" else _rollup_bytes(self._metric)
         return self.last
 

@@ -70,11 +70,13 @@ class Transcript:
 
     def close(self) -> str:
         """The end of what was printed; unfinished lines are logged."""
+        if self._tail is None:
+            return ""
         for stream, rest in self._pending.items():
             if rest:
                 log.info(rest, stream=stream, **self._facts)
         self._pending.clear()
-        text = self._tail.text() if self._tail is not None else ""
+        text = self._tail.text()
         return text if self.secrets is None else self.secrets.mask(text)
 
     @property

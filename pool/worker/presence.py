@@ -6,14 +6,15 @@ from dataclasses import dataclass
 
 from pool import titles
 from pool.board.cell import Cell
-from pool.board.lanes import LONGEST_RESULT_BYTES, NO_JOB, LaneCells, Phase
+from pool.board.lanes import LONGEST_RESULT_BYTES, NO_JOB, Lane, LaneCells, Phase
 from pool.board.record import Exit, Process, State
 from pool.board.start_lock import StartLock
 from pool.clock import monotonic_now
-from pool.jobs.job import Claim, Outcome, Settlement
+from pool.jobs.job import COMPLETED, Claim, Outcome, Settlement
 from pool.seat import Seat
 
 HARD_TIMEOUT_AFTER_S = 3.0
+_CLAIMED, _STARTED, _FINISHED = Phase.CLAIMED, Phase.STARTED, Phase.FINISHED
 
 
 @dataclass(slots=True)
@@ -25,7 +26,7 @@ class Counts:
     retried: int = 0
 
     def add(self, outcome: Outcome) -> None:
-        if outcome is Outcome.COMPLETED:
+        if outcome is COMPLETED:
             self.completed += 1
         elif outcome is Outcome.FAILED:
             self.failed += 1
@@ -43,6 +44,8 @@ class Presence:
 
     def __init__(self, seat: Seat) -> None:
         self._cell: Cell[Process] = seat.record.process
+        self._set_alive_at = self._cell.setter(Process._fields.index("alive_at"), "d")
+        self._set_store_call_since = self._cell.setter(Process._fields.index("store_call_since"), "d")
         self._announce_fd = seat.announce_fd
         self.counts = Counts()
         self.rss_bytes = 0
@@ -61,7 +64,8 @@ class Presence:
     def enter_store(self) -> None:
         """A call to the store begins: whoever finds us stopped in it must replace us."""
         now = monotonic_now()
-        self._write(now, now)
+        self._set_store_call_since(now)
+        self._set_alive_at(now)
 
     def touch(self) -> None:
         """A sign of life, outside any call to the store."""
@@ -123,10 +127,11 @@ class LaneFace:
 
     def __init__(self, cells: LaneCells) -> None:
         self._cells, self._cell = cells, cells.state
+        self._set_phase = cells.state.setter(Lane._fields.index("phase"), "Q")
         self._job = NO_JOB
-        self._claim = 0
+        self._claim = self._request = 0
         self._since = 0.0
-        self._type = self._queue = b""
+        self._names, self._type, self._queue = ("", ""), b"", b""
         self._started_at = 0.0
         self.type, self.wait_s = "", 0.0
         self.run_s: float | None = None  # of the job last held; None: it never started
@@ -137,34 +142,36 @@ class LaneFace:
     def claimed(self, claim: Claim, request: int) -> None:
         """The store has handed us this job; nothing of it has run."""
         self._job = bytes.fromhex(claim.job_id.replace("-", ""))
-        self._claim, self._since = claim.claim, monotonic_now()
-        self._type, self._queue = claim.type.encode()[:64], claim.queue.encode()[:40]
-        self._write(Phase.CLAIMED, 0.0, request)
+        self._claim, self._request, self._since = claim.claim, request, monotonic_now()
+        names = claim.type, claim.queue
+        if names != self._names:
+            self._names, self._type, self._queue = names, claim.type.encode()[:64], claim.queue.encode()[:40]
+        self._write(_CLAIMED, 0.0)
         self.type, self.run_s, self.wait_s = claim.type, None, claim.claimed_at - claim.created_at
 
-    def started(self, timeout: float, request: int) -> bool:
+    def started(self, timeout: float) -> bool:
         """The last act before user code. The parent kills us 3 s after the timeout. False: the job has been taken back."""
         if self.guard is None:
-            return self._start(timeout, request)
+            return self._start(timeout)
         if monotonic_now() < self.free_until:
-            self._start(timeout, request)
+            self._start(timeout)
             if monotonic_now() < self.free_until:  # it was so when all could see that we start
                 return True
         with self.guard.held():
             if self.is_given_up:
-                self._write(Phase.CLAIMED, 0.0, request)
+                self._write(_CLAIMED, 0.0)
                 return False
-            return self._start(timeout, request)
+            return self._start(timeout)
 
-    def finished(self, request: int) -> None:
+    def finished(self) -> None:
         """User code has ended; the result is in hand and no deadline may cost it."""
         if self._has_deadline:
-            self._write(Phase.STARTED, 0.0, request)
+            self._write(_STARTED, 0.0)
         self.run_s = monotonic_now() - self._started_at
 
-    def completed(self, settlement: Settlement, request: int) -> bool:
+    def completed(self, settlement: Settlement) -> bool:
         """Leave the whole word of the job on the board, so that it counts whatever becomes of us; False: it has no room there."""
-        if settlement.outcome is not Outcome.COMPLETED or settlement.children or settlement.output:
+        if settlement.outcome is not COMPLETED or settlement.children or settlement.output:
             return False
         result = settlement.result
         if result is None:
@@ -173,7 +180,7 @@ class LaneFace:
             self._cells.ending.write(settlement.started_at or 0.0, len(result), result.encode())
         else:
             return False
-        self._write(Phase.FINISHED, 0.0, request)
+        self._set_phase(_FINISHED)
         return True
 
     @property
@@ -185,12 +192,17 @@ class LaneFace:
         """Nothing is held any more; the claim number stays as the last one held."""
         self._cell.write(Phase.NONE, self._claim, NO_JOB, monotonic_now(), 0.0, request, b"", b"")
 
-    def _start(self, timeout: float, request: int) -> bool:
+    def _start(self, timeout: float) -> bool:
         self._started_at = monotonic_now()
         self._has_deadline = bool(timeout)
         titles.show_doing(f"running {self.type}")
-        self._write(Phase.STARTED, self._started_at + timeout + HARD_TIMEOUT_AFTER_S if timeout else 0.0, request)
+        if timeout:
+            self._write(_STARTED, self._started_at + timeout + HARD_TIMEOUT_AFTER_S)
+        else:
+            self._set_phase(_STARTED)  # all else stands there
         return True
 
-    def _write(self, phase: Phase, hard_deadline: float, request: int) -> None:
-        self._cell.write(phase, self._claim, self._job, self._since, hard_deadline, request, self._type, self._queue)
+    def _write(self, phase: Phase, hard_deadline: float) -> None:
+        self._cell.write(
+            phase, self._claim, self._job, self._since, hard_deadline, self._request, self._type, self._queue
+        )

@@ -24,6 +24,7 @@ from pool.worker.lane import Lane, Tools
 from pool.worker.limits import Limits
 from pool.worker.presence import Presence
 from pool.worker.sheaf import Sheaf
+from pool.worker.single import Single
 from pool.worker.surroundings import Surroundings
 from pool.worker.timeouts import Interrupts
 from pool.worker.wants import want_of
@@ -68,7 +69,7 @@ class Worker:
         self._found_nothing = False
         self._goes_straight = False  # to the job that was rung for: the limits were looked at before this sleep
         self._false_rings = 0
-        self._orders_turn, self._is_draining = -1, False
+        self._new_orders, self._is_draining = seat.record.orders.news(), False
 
     # ------------------------------------------------------------ birth
 
@@ -90,7 +91,8 @@ class Worker:
         """The lanes and their store."""
         self.backend = self._open_backend()
         self.lanes.append(self._make_lane(0))
-        self.sheaf = Sheaf(self.seat, self.lanes, self._lane_count(), self._make_lane)
+        most, first = self._lane_count(), self.lanes[0]
+        self.sheaf = Sheaf(self.seat, self.lanes, most, self._make_lane) if most > 1 else Single(self.seat, first)
         self.around.stage.after_write = self._raise_deferred
 
     def live(self) -> int:
@@ -130,9 +132,8 @@ class Worker:
             return Exit.BURST_DONE
         if self.around.is_damaged:
             return Exit.MAX_JOBS
-        return None if self._goes_straight else self._limit_reached()
-
-    def _limit_reached(self) -> Exit | None:
+        if self._goes_straight:
+            return None
         reached = self.limits.reached(self._jobs_done)
         self.presence.rss_bytes = self.limits.memory.last
         return reached
@@ -193,10 +194,9 @@ class Worker:
 
     def may_not_claim(self) -> bool:
         """Whether the parent has told us to drain."""
-        orders = self.seat.record.orders
-        if orders.turn != self._orders_turn:
-            self._orders_turn = orders.turn
-            self._is_draining = bool(orders.read().draining)
+        orders = self._new_orders()
+        if orders is not None:
+            self._is_draining = bool(orders.draining)
         return self._is_draining
 
     # ------------------------------------------------------------ the end

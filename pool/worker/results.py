@@ -23,6 +23,8 @@ class ResultNotStorable(JobpoolError):
 
 def to_json(value: Any) -> str | None:
     """A job's result as JSON text (None for None), at most `[jobs] max_result` bytes; else ResultNotStorable."""
+    if value is None:
+        return None
     text = json_text(value)
     if text is None:
         return None

@@ -8,7 +8,7 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pool.backends.contract import Held, Work
+from pool.backends.contract import Work
 from pool.clock import wall_now
 from pool.errors import InvalidPayload, JobStopped, UnknownType
 from pool.identity import LaneId
@@ -18,7 +18,7 @@ from pool.jobs.job import Claim, Outcome, Settlement
 from pool.jobs.registry import JobType
 from pool.logs import log
 from pool.worker import endings
-from pool.worker.context import CurrentJob, sole
+from pool.worker.context import CurrentJob, Place, sole
 from pool.worker.endings import Ending
 from pool.worker.hooking import Around, tell
 from pool.worker.presence import LaneFace
@@ -45,36 +45,33 @@ class Runner:
     """Runs the jobs of one lane, one at a time, in this thread. Async functions run on a loop of their own."""
 
     def __init__(self, lane: LaneId, face: LaneFace, store: Work, tools: "Tools", interrupts: Interrupts) -> None:
-        self.store = store
-        self._lane, self._face, self._registry = lane, face, tools.registry
+        self.place = Place(lane, store, interrupts, tools.mailbox, child_of)
+        self._face, self._registry = face, tools.registry
         self._interrupts, self._stage = interrupts, tools.stage
-        self._mailbox = tools.mailbox
-        self._pid = os.getpid()
         self._loops = tools.loops
 
-    def run(self, claim: Claim, request: int) -> Settlement:
+    def run(self, claim: Claim) -> Settlement:
         """The job from its claim to what the store is told of it."""
         job_type = self._registry.get(claim.type)
         if job_type is None:
             return endings.misfit(claim, UnknownType(claim.type, self._registry.known()))
         timeout = claim.timeout or job_type.timeout
         job = self.context(claim, job_type, timeout)
-        ending = Ending(started_at=wall_now())
-        if not self._face.started(timeout, request):
+        ending = Ending(wall_now())
+        if not self._face.started(timeout):
             return endings.unstarted(claim)
         try:
             self._perform(job_type, claim, job, timeout, ending)
         except InvalidPayload as error:
             return endings.misfit(claim, error)
         finally:
-            self._face.finished(request)
+            self._face.finished()
         return self.settlement(claim, job_type, job, ending)
 
     # ------------------------------------------------------------ the steps
 
     def context(self, claim: Claim, job_type: JobType, timeout: float) -> CurrentJob:
-        held = Held(self._lane, claim.job_id, claim.claim)
-        job = CurrentJob(claim, held, self.store, self._interrupts, self._mailbox, child_of, timeout)
+        job = CurrentJob(claim, self.place, timeout)
         if job_type.redact:
             job.transcript.secrets = Secrets(claim.payload, job_type.redact)
         return job
@@ -114,7 +111,7 @@ class Runner:
             interrupts.end()
             ending.error = error
         finally:
-            if os.getpid() != self._pid:
+            if os.getpid() != self.place.pid:
                 _end_forked_process(ending.error)
 
     def _await(self, coroutine: Any) -> Any:
@@ -135,7 +132,8 @@ class Runner:
     def settlement(self, claim: Claim, job_type: JobType, job: CurrentJob, ending: Ending) -> Settlement:
         error = ending.error
         if error is None:
-            log.debug("job completed", job=claim.job_id, type=claim.type, attempt=claim.attempt)
+            if log.shows_debug:
+                log.debug("job completed", job=claim.job_id, type=claim.type, attempt=claim.attempt)
             return endings.completed(claim, ending)
         settlement = endings.ended_by_error(claim, job_type, ending, error)
         if job.transcript.secrets is not None:

@@ -36,7 +36,6 @@ class Sheaf:
         self._ids = [self.lead.id]
         self._board, self._cell = seat.board, seat.record.sheaf
         self._pace = Pace(most=most - 1)
-        self._has_lanes_ahead = most > 1
         self._lock = StartLock(seat.lock_fd, seat.record.index)
         self._waiting: deque[tuple[Lane, Claim]] = deque()
         self._said = (0.0, 0, 0)
@@ -56,7 +55,7 @@ class Sheaf:
         asked_at = monotonic_now()
         claims = [self.lead.exchange(want)] if count == 1 else self._exchange_many(count, want, ahead)
         self._waiting.extend((self.lanes[n], claim) for n, claim in enumerate(claims) if claim is not None)
-        if want is not None and self._has_lanes_ahead:
+        if want is not None:
             self._pace.called(monotonic_now() - asked_at, [claim.type for _, claim in self._waiting], ahead)
         return bool(self._waiting)
 
@@ -134,7 +133,7 @@ class Sheaf:
             return
         self.running = lane
         is_whole_on_board = lane.carry_out(claim)
-        if self._has_lanes_ahead and lane.face.run_s is not None:
+        if lane.face.run_s is not None:
             self._pace.ran(claim.type, lane.face.run_s)
         if not is_whole_on_board and self._waiting:
             self._hand_in()

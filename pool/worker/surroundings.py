@@ -36,11 +36,10 @@ class Surroundings:
         self._umask = os.umask(0o022)
         os.umask(self._umask)
         self._recursion_limit = sys.getrecursionlimit()
-        self._canary = os.fstat(self.mailbox.fd).st_ino
 
     def tidy_up(self) -> bool:
         """After each job. False: descriptors were closed, and all that was open must be opened anew."""
-        is_whole = self._is_canary_alive()
+        is_whole = self.mailbox.has_its_pipe()
         if not is_whole:
             self._plug_holes()
         if not self.mailbox.is_whole():
@@ -61,12 +60,6 @@ class Surroundings:
         """Never collect it: its end would close descriptors that mean something else now."""
         self._abandoned.append(thing)
 
-    def _is_canary_alive(self) -> bool:
-        try:
-            return os.fstat(self.mailbox.fd).st_ino == self._canary
-        except OSError:
-            return False
-
     def _plug_holes(self) -> None:
         """So that no stale number (of the store, of the log) ever leads into a file opened later."""
         self.is_damaged = True
@@ -75,7 +68,6 @@ class Surroundings:
             pass
         os.close(fd)
         self.mailbox.reopen()
-        self._canary = os.fstat(self.mailbox.fd).st_ino
 
     def _go_home(self) -> None:
         try:

@@ -112,9 +112,9 @@ class TaskLane(Lane):
         if self.tools.mailbox.is_stopping:
             self.in_hand = endings.unstarted(claim)
         else:
-            self.in_hand = await self._run(claim, self.desk.request)
+            self.in_hand = await self._run(claim)
 
-    async def _run(self, claim: Claim, request: int) -> Settlement:
+    async def _run(self, claim: Claim) -> Settlement:
         runner = self.runner
         job_type = self.tools.registry.get(claim.type)
         if job_type is None:
@@ -123,15 +123,15 @@ class TaskLane(Lane):
             return endings.misfit(claim, NotAsync(claim.type))
         timeout = claim.timeout or job_type.timeout
         job = runner.context(claim, job_type, timeout)
-        ending = Ending(started_at=wall_now())
-        if not self.face.started(timeout, request):
+        ending = Ending(wall_now())
+        if not self.face.started(timeout):
             return endings.unstarted(claim)
         try:
             await self._perform(job_type, claim, job, timeout, ending)
         except InvalidPayload as error:
             return endings.misfit(claim, error)
         finally:
-            self.face.finished(request)
+            self.face.finished()
         return runner.settlement(claim, job_type, job, ending)
 
     async def _perform(self, job_type: JobType, claim: Claim, job: CurrentJob, timeout: float, ending: Ending) -> None:

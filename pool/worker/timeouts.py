@@ -50,9 +50,8 @@ class Interrupts:
     """
 
     def __init__(self, order: Cell[LaneOrder], set_timer: Callable[[float], object] | None = None) -> None:
-        self._order = order
-        self._order_turn, self._last_order = -1, order.read()
-        self._orders_something = False
+        self._new_order = order.news()
+        self._order: LaneOrder | None = None  # the last, if it orders anything
         self._set_timer = set_timer or partial(signal.setitimer, signal.ITIMER_REAL)
         self._claim = 0  # 0: no user code runs
         self._job_id = ""
@@ -129,13 +128,12 @@ class Interrupts:
         return self._ordered()
 
     def _ordered(self) -> JobStopped | None:
-        turn = self._order.turn
-        if turn != self._order_turn:  # first the turn, then the order: one that comes between is read now or next time
-            self._order_turn, self._last_order = turn, self._order.read()
-            self._orders_something = self._last_order != NO_ORDER
-        if not self._orders_something:
+        new = self._new_order()
+        if new is not None:
+            self._order = None if new == NO_ORDER else new
+        order = self._order
+        if order is None:
             return None
-        order = self._last_order
         if order.calls_lost(self._job_id, self._claim):
             return JobClaimLost("the job was given to another worker")
         if order.cancels(self._job_id, self._claim):

@@ -119,6 +119,43 @@ def test_what_a_child_wrote_is_there_after_its_sigkill(board: Board) -> None:
     assert record.started_claims() == {0: 77}
 
 
+def test_a_single_number_is_set_in_the_value_that_stands_whichever_copy_that_is(board: Board) -> None:
+    cell = _occupied(board).lanes[0].state
+    set_phase = cell.setter(cell.read()._fields.index("phase"), "Q")
+    for claim in range(3):
+        cell.write(Phase.CLAIMED, claim, NO_JOB, 1.0, 2.0, 3, b"report", b"default")
+        before, turn = cell.read(), cell.turn
+        set_phase(Phase.FINISHED)
+        assert cell.read() == before._replace(phase=Phase.FINISHED)
+        assert cell.turn == turn
+
+
+def test_a_number_that_is_set_all_the_time_is_read_as_it_was_or_is(board: Board) -> None:
+    record = _occupied(board)
+    set_alive_at = record.process.setter(record.process.read()._fields.index("alive_at"), "d")
+    marks = (1.0, -1.1e300)  # that share no byte
+    set_alive_at(marks[0])
+    pid = os.fork()
+    while not pid:
+        set_alive_at(marks[1])
+        set_alive_at(marks[0])
+    before = record.process.read()
+    seen = {record.process.read() for _ in range(20_000)}
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    assert seen == {before._replace(alive_at=mark) for mark in marks}
+
+
+def test_news_are_told_once(board: Board) -> None:
+    orders = _occupied(board).orders
+    new_orders = orders.news()
+    assert new_orders() == (0,)
+    assert new_orders() is None
+    orders.write(1)
+    assert new_orders() == (1,)
+    assert new_orders() is None
+
+
 def test_the_board_is_one_for_parent_and_children(board: Board) -> None:
     """A record taken by the parent after the fork is seen by an older child."""
     record = _occupied(board)

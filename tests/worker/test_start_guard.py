@@ -43,14 +43,14 @@ def take_back(cells: LaneCells, *, claims_later: int = 0) -> None:
 def test_a_job_that_was_taken_back_does_not_start_and_is_not_said_to(lane: tuple[LaneFace, LaneCells]) -> None:
     face, cells = lane
     take_back(cells)
-    assert face.started(0.0, 1) is False
+    assert face.started(0.0) is False
     assert cells.state.read().phase == Phase.CLAIMED
 
 
 def test_a_mark_of_another_claim_keeps_no_job_from_its_start(lane: tuple[LaneFace, LaneCells]) -> None:
     face, cells = lane
     take_back(cells, claims_later=1)
-    assert face.started(0.0, 1) is True
+    assert face.started(0.0) is True
     assert cells.state.read().phase == Phase.STARTED
 
 
@@ -59,7 +59,7 @@ def test_while_the_sheaf_is_young_a_start_waits_for_nobody(lane: tuple[LaneFace,
     assert face.guard is not None
     face.free_until = monotonic_now() + 60.0
     with held_elsewhere(face.guard):
-        assert face.started(0.0, 1) is True
+        assert face.started(0.0) is True
     assert cells.state.read().phase == Phase.STARTED
 
 
@@ -70,14 +70,14 @@ def test_a_start_that_came_too_late_to_be_free_looks_at_the_mark(
     face, cells = lane
     start = face._start
 
-    def start_late(timeout: float, request: int) -> bool:
+    def start_late(timeout: float) -> bool:
         take_back(cells)
         face.free_until = 0.0
-        return start(timeout, request)
+        return start(timeout)
 
     face.free_until = monotonic_now() + 60.0
     monkeypatch.setattr(face, "_start", start_late)
-    assert face.started(0.0, 1) is False
+    assert face.started(0.0) is False
     assert cells.state.read().phase == Phase.CLAIMED
 
 

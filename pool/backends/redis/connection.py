@@ -34,47 +34,45 @@ class Connection:
         self._heard = bytearray(CHUNK_BYTES)  # used again: making a new one takes longer than all else here
         self._receive = sock.recv_into if isinstance(sock, ssl.SSLSocket) else Lookout(sock).receive
         self._glance: select.poll | None = None
-        self._answer_seconds = answer_seconds
+        self.answer_seconds = answer_seconds
         self.pid = os.getpid()
         self._set_kernel_timeout(answer_seconds)
 
     def ask(self, packed: bytes) -> Any:
         """Send one packed command and read its reply; ServerError for an error reply, ConnectionBroken for the rest."""
-        self.send(packed)
+        try:  # as `send`, which would be one call more for each job
+            self._sock.sendall(packed)
+        except OSError as problem:
+            raise self._broken(problem, "no room to send for") from problem
         return self.read()
 
     def send(self, packed: bytes) -> None:
         try:
             self._sock.sendall(packed)
-        except (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError) as problem:
-            raise ConnectionBroken(
-                f"no room to send for {self._answer_seconds:g} s", was_sent=True, timed_out=True
-            ) from problem
         except OSError as problem:
-            raise ConnectionBroken(_words(problem), was_sent=True) from problem
+            raise self._broken(problem, "no room to send for") from problem
 
     def read(self) -> Any:
         """The next reply, within the answer time."""
         reply = self._reader.gets()
         while reply is False:
-            self._feed()
+            try:
+                size = self._receive(self._heard)
+            except OSError as problem:
+                raise self._broken(problem, "no answer within") from problem
+            if not size:
+                raise ConnectionBroken("the server closed the connection", was_sent=True)
+            self._reader.feed(self._heard, 0, size)  # type: ignore[arg-type]  # its stub leaves out what it takes
             reply = self._reader.gets()
         if isinstance(reply, hiredis.ReplyError):
             raise ServerError(str(reply))
         return reply
 
-    def _feed(self) -> None:
-        try:
-            size = self._receive(self._heard)
-        except (BlockingIOError, ssl.SSLWantReadError) as problem:
-            raise ConnectionBroken(
-                f"no answer within {self._answer_seconds:g} s", was_sent=True, timed_out=True
-            ) from problem
-        except OSError as problem:
-            raise ConnectionBroken(_words(problem), was_sent=True) from problem
-        if not size:
-            raise ConnectionBroken("the server closed the connection", was_sent=True)
-        self._reader.feed(self._heard, 0, size)  # type: ignore[arg-type]  # its stub leaves out what it takes
+    def _broken(self, problem: OSError, in_vain: str) -> ConnectionBroken:
+        """What is said when the socket raises this; `in_vain`: when it has only waited too long."""
+        if isinstance(problem, BlockingIOError | ssl.SSLWantReadError | ssl.SSLWantWriteError):
+            return ConnectionBroken(f"{in_vain} {self.answer_seconds:g} s", was_sent=True, timed_out=True)
+        return ConnectionBroken(_words(problem), was_sent=True)
 
     def is_readable(self, seconds: float, interrupt_fd: int | None = None) -> bool | None:
         """Wait for a reply: True there is one, False time is over, None `interrupt_fd` is readable first."""
@@ -114,9 +112,8 @@ class Connection:
 
     def set_answer_seconds(self, seconds: float) -> None:
         """How long an answer may take from now on."""
-        if seconds != self._answer_seconds:
-            self._answer_seconds = seconds
-            self._set_kernel_timeout(seconds)
+        self.answer_seconds = seconds
+        self._set_kernel_timeout(seconds)
 
     def _set_kernel_timeout(self, seconds: float) -> None:
         self._sock.settimeout(None)

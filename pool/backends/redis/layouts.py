@@ -7,6 +7,7 @@ from pool.jobs.job import Outcome
 HEAD = struct.Struct(">Bdd")
 TIMES = struct.Struct(">dd")
 BODY = struct.Struct(">BHHHHH")
+HEAD_AND_BODY = struct.Struct(">BddBHHHHH")  # where no times stand between them
 STATE = struct.Struct(">BBIHHHHdddddH")
 LIMIT = struct.Struct(">ddd")
 ATTEMPT = struct.Struct(">HddB")

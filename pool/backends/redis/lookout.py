@@ -27,30 +27,28 @@ class Lookout:
 
     def receive(self, into: bytearray) -> int:
         """How many bytes came; what the socket raises is raised."""
-        size = self._watch(into)
-        if size is None:
-            size = self._receive(into)
-        self._answered_at = time.monotonic_ns()
-        return size
-
-    def _watch(self, into: bytearray) -> int | None:
-        """None: nothing came in this moment, or it is not worth it."""
         now = time.monotonic_ns()
         if now - self._answered_at > BRISK_NS:
             self._left_asleep = FEWEST_ASLEEP  # the few calls of one wake, as a keeper makes them at rest, are no rush
-            return None
-        if self._left_asleep:
+        elif self._left_asleep:
             self._left_asleep -= 1
-            return None
+        elif (size := self._watch(into, now)) is not None:
+            return size
+        size = self._receive(into)
+        self._answered_at = time.monotonic_ns()
+        return size
+
+    def _watch(self, into: bytearray, now: int) -> int | None:
+        """None: nothing came in this moment."""
         until = now + WATCH_NS
         while now < until:
+            os.sched_yield()  # before the first look too: no answer is there at once, and to look in vain takes thrice as long
+            now = time.monotonic_ns()
             try:
                 size = self._receive(into, 0, socket.MSG_DONTWAIT)
             except BlockingIOError:
-                os.sched_yield()
-                now = time.monotonic_ns()
-            else:
-                self._asleep = FEWEST_ASLEEP
-                return size
+                continue
+            self._answered_at, self._asleep = now, FEWEST_ASLEEP
+            return size
         self._left_asleep, self._asleep = self._asleep, min(2 * self._asleep, MOST_ASLEEP)
         return None

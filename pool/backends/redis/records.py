@@ -21,6 +21,7 @@ from pool.backends.redis.layouts import (
     HAS_EXTRAS,
     HAS_TIMES,
     HEAD,
+    HEAD_AND_BODY,
     IS_LOCAL,
     LIMIT,
     OUTCOMES,
@@ -36,20 +37,19 @@ from pool.clock import boottime_now
 from pool.jobs.job import LOCAL_OWNER, Attempt, Cause, Claim, Job, Outcome, Receipt
 from pool.jobs.lifecycle import Reason, Status
 
+_head_and_body, _HEAD_AND_BODY_BYTES = HEAD_AND_BODY.unpack_from, HEAD_AND_BODY.size
 _REASONS = frozenset(Reason)
 STATUS_LETTERS = {b"p": Status.PENDING, b"s": Status.SCHEDULED}
 
 
 def record_parts(raw: bytes) -> tuple[Any, ...]:
     """created, run_at, expires_at, priority, max_retries, max_kills, type, queue, owner, extras, payload."""
-    flags, created, _ = HEAD.unpack_from(raw)
-    at, run_at, expires_at = HEAD.size, 0.0, 0.0
+    flags, created, _, priority, max_retries, max_kills, type_n, queue_n, owner_n = _head_and_body(raw)
+    at, run_at, expires_at, extras_n = _HEAD_AND_BODY_BYTES, 0.0, 0.0, 0
     if flags & HAS_TIMES:
-        run_at, expires_at = TIMES.unpack_from(raw, at)
+        run_at, expires_at = TIMES.unpack_from(raw, HEAD.size)
+        priority, max_retries, max_kills, type_n, queue_n, owner_n = BODY.unpack_from(raw, HEAD.size + TIMES.size)
         at += TIMES.size
-    priority, max_retries, max_kills, type_n, queue_n, owner_n = BODY.unpack_from(raw, at)
-    at += BODY.size
-    extras_n = 0
     if flags & HAS_EXTRAS:
         (extras_n,) = SIZE.unpack_from(raw, at)
         at += SIZE.size
@@ -68,59 +68,31 @@ def record_parts(raw: bytes) -> tuple[Any, ...]:
 
 def read_claim(packed: bytes, raw: bytes, kept: bytes) -> Claim:
     """A claim from the job's record and its new state."""
-    created, _, _, priority, max_retries, _, kind, queue, owner, extras, payload = record_parts(raw)
-    _, flags, claim, retries, kills, _, misfits, _, claimed, _, _, _, lane_n = STATE.unpack_from(kept)
+    _, flags, number, retries, kills, _, misfits, _, claimed, _, _, _, lane_n = STATE.unpack_from(kept)
     at = STATE.size + lane_n
     at += SHORT.size + SHORT.unpack_from(kept, at)[0]
-    frames = read_frames(kept[at:]) if at < len(kept) else {}
-    return Claim(
-        job_id=id_text(packed),
-        claim=claim,
-        type=kind,
-        queue=queue,
-        payload=payload,
-        priority=priority,
-        attempt=retries + 1,
-        retry_count=retries,
-        max_retries=max_retries,
-        kill_count=kills,
-        misfits=misfits,
-        timeout=number_in(extras, b"T") or 0.0,
-        created_at=created,
-        claimed_at=claimed,
-        claimed_boottime=boottime_now(),
-        checkpoint=text_in(frames, b"c"),
-        owner=owner,
-        runs_alone=bool(flags & ALONE),
-    )
+    claim = _claim(packed, number, raw, claimed)
+    claim.attempt, claim.retry_count, claim.kill_count, claim.misfits = retries + 1, retries, kills, misfits
+    claim.checkpoint = text_in(read_frames(kept[at:]), b"c") if at < len(kept) else None
+    claim.runs_alone = bool(flags & ALONE)
+    return claim
 
 
-def read_clock(seconds: bytes, microseconds: bytes) -> float:
-    """The server's time, as its scripts have it."""
-    return float(seconds) + float(microseconds) / 1_000_000
+def read_first_claim(packed: bytes, raw: bytes, seconds: bytes, microseconds: bytes) -> Claim:
+    """The first claim of a job, by the server's time: it has no state to read yet."""
+    return _claim(packed, 1, raw, float(seconds) + float(microseconds) / 1_000_000)
 
 
-def read_first_claim(packed: bytes, raw: bytes, claimed_at: float) -> Claim:
-    """The first claim of a job: it has no state to read yet."""
+def _claim(packed: bytes, number: int, raw: bytes, claimed_at: float) -> Claim:
+    """What is the same in each claim of a job; the rest as in its first."""
     created, _, _, priority, max_retries, _, kind, queue, owner, extras, payload = record_parts(raw)
-    return Claim(
-        job_id=id_text(packed),
-        claim=1,
-        type=kind,
-        queue=queue,
-        payload=payload,
-        priority=priority,
-        attempt=1,
-        retry_count=0,
-        max_retries=max_retries,
-        kill_count=0,
-        misfits=0,
-        timeout=number_in(extras, b"T") or 0.0,
-        created_at=created,
-        claimed_at=claimed_at,
-        claimed_boottime=boottime_now(),
-        owner=owner,
+    claim = Claim(
+        id_text(packed), number, kind, queue, payload, priority, 1, max_retries, created, claimed_at, boottime_now()
     )
+    claim.owner = owner
+    if extras:
+        claim.timeout = number_in(extras, b"T") or 0.0
+    return claim
 
 
 class StateRead:

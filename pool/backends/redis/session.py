@@ -84,7 +84,8 @@ class Session:
         """The open connection of this process; ConnectionBroken or ServerError when there is none to be had."""
         current = self._connection
         if current is not None and current.pid == os.getpid():
-            current.set_answer_seconds(self._patience)
+            if current.answer_seconds != self._patience:
+                current.set_answer_seconds(self._patience)
             if monotonic_now() - self._welcomed_at > _WELCOME_AGAIN_S:
                 self._welcome(current)
             return current
@@ -127,28 +128,28 @@ class Session:
     def _ask(self, packed: bytes) -> Any:
         for _ in range(MAX_REDIRECTS):
             try:
-                return self._ask_twice(packed)
+                self.was_sent_twice = False
+                try:
+                    return self.connection().ask(packed)
+                except ConnectionBroken as broken:
+                    return self._ask_again(packed, broken)
             except ServerError as error:
                 if error.word != "MOVED" or self.address.kind != "cluster":
                     raise
                 self._follow(error)
         raise BackendUnavailable(self.address.masked, "its cluster nodes send us in circles")
 
-    def _ask_twice(self, packed: bytes) -> Any:
+    def _ask_again(self, packed: bytes, broken: ConnectionBroken) -> Any:
         """A server that restarted or dropped us is met by one fresh connection; a silent one is not asked again."""
-        self.was_sent_twice = False
-        try:
-            return self.connection().ask(packed)
-        except ConnectionBroken as broken:
-            self.close()
-            if broken.timed_out or not broken.was_sent:
-                raise self._given_up(broken) from broken
+        self.close()
+        if broken.timed_out or not broken.was_sent:
+            raise self._given_up(broken) from broken
         self.was_sent_twice = True
         try:
             return self.connection().ask(packed)
-        except ConnectionBroken as broken:
-            broken.was_sent = True  # the first time, if not now
-            raise self._given_up(broken) from broken
+        except ConnectionBroken as again:
+            again.was_sent = True  # the first time, if not now
+            raise self._given_up(again) from again
 
     def freshen(self) -> None:
         """Drop a connection that the server has closed meanwhile, so that what is sent next is surely not lost in it."""

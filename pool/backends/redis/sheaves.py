@@ -7,16 +7,14 @@ from typing import Any
 
 from pool.backends.contract import Answer, Want
 from pool.backends.redis.connection import pack_words
-from pool.backends.redis.frames import UNREADABLE, quick_id
+from pool.backends.redis.frames import quick_id
 from pool.backends.redis.keys import SEPARATOR, class_of, is_whole, lane_field, lane_words, listed
 from pool.backends.redis.packing import settlement_frames
-from pool.backends.redis.records import read_claim, read_clock, read_first_claim
 from pool.backends.redis.scripts import step
 from pool.backends.redis.work import MOST_CLAIMS, RedisWork, is_plain, mark_text, refusal
 from pool.backends.sheaf import one_by_one
 from pool.identity import LaneId, process_mark
-from pool.jobs.job import Claim, Outcome, Settlement
-from pool.jobs.lifecycle import Reason
+from pool.jobs.job import Outcome, Settlement
 
 MOST_LANES = 500  # a script's arguments and unpack have their limits
 PLAIN_AGAIN = 16  # calls of the lead alone before a plain case is hoped for again
@@ -57,8 +55,8 @@ class RedisSheaves(RedisWork):
         if words is None:
             return self._one_by_one(lanes, request, settlements, want)
         if self._odd_calls and not any(settlements[1:]):
-            lead, was_asked = self._exchange(lanes[0], request, settlements[0], want)
-            if not was_asked:
+            lead = self.exchange(lanes[0], request, settlement=settlements[0], want=want)
+            if not self._was_asked:
                 self._odd_calls -= 1
                 return [lead, *[Answer()] * (len(lanes) - 1)]
         answer = self._call_together(tuple(lanes), request, words, want, (ahead, leave))
@@ -132,30 +130,16 @@ class RedisSheaves(RedisWork):
         return piece
 
     def _read(self, lanes: Sequence[LaneId], answer: list[Any]) -> list[Answer]:
-        _, digits, seconds, microseconds, *given = answer
-        claims, claimed_at = zip(*given, strict=True), read_clock(seconds, microseconds)
+        _, digits, seconds, microseconds, ids, records, *states = answer
+        claims = zip(ids, records, states[0] if states else [b""] * len(ids), strict=True)
         answers = []
         for lane, digit in zip(lanes, digits, strict=True):
             if digit in _ANSWERS:
                 answers.append(_ANSWERS[digit])
             else:
                 settled = _ANSWERS[digit - _HAS_CLAIM].settled
-                answers.append(Answer(settled, self._claim_from(lane, claimed_at, *next(claims))))
+                answers.append(Answer(settled, self._claim_of(lane, *next(claims), seconds, microseconds)))
         return answers
-
-    def _claim_from(
-        self, lane: LaneId, claimed_at: float, packed: bytes, raw: bytes, kept: bytes = b""
-    ) -> Claim | None:
-        try:
-            claim = read_claim(packed, raw, kept) if kept else read_first_claim(packed, raw, claimed_at)
-        except UNREADABLE:
-            self._hand_back(lane, Reason.INVALID_RECORD)
-            return None
-        return self._on_disk(lane, claim)
-
-    def _on_disk(self, lane: LaneId, claim: Claim) -> Claim | None:
-        """Only the lead is ever handed a job that is started at most once."""
-        return claim if claim.max_retries or self._is_claim_on_disk(lane) else None
 
 
 def _is_fit(lanes: Sequence[LaneId], want: Want | None) -> bool:

@@ -11,14 +11,14 @@ from pool.backends.redis.frames import UNREADABLE, quick_id
 from pool.backends.redis.intake import RedisIntake
 from pool.backends.redis.keys import SEPARATOR, class_of, is_whole, lane_field, lane_words, listed, ranks_of
 from pool.backends.redis.packing import cause_frames, job_arguments, output_frame, report_frames, settlement_frames
-from pool.backends.redis.records import read_claim, read_clock, read_first_claim
+from pool.backends.redis.records import read_claim, read_first_claim
 from pool.backends.redis.scripts import step
 from pool.backends.redis.trouble import ConnectionBroken, ServerError
 from pool.clock import monotonic_now
 from pool.descriptors import readable
 from pool.errors import BackendUnavailable, ClaimLost, LaneBarred, RequestRefused
 from pool.identity import LaneId, ProcessMark, process_mark
-from pool.jobs.job import Claim, Outcome, Settlement
+from pool.jobs.job import COMPLETED, Claim, Settlement
 from pool.jobs.lifecycle import Reason
 
 POLL_SECONDS = 1.0
@@ -31,6 +31,7 @@ AGAIN = 4
 MOST_CLAIMS = 2**32 - 1
 _NO_WORD = b"$0\r\n\r\n"
 _PLAIN = struct.Struct(">16sId")  # job id, claim, started_at
+_PLAIN_WORD, _PLAIN_SIZE = struct.Struct(">5s16sId2s"), b"$28\r\n"  # the same as a word of a command
 _SETTLED = (None, True, False)
 _NO_WANT_YET = object()  # None is a want too
 
@@ -46,6 +47,8 @@ class RedisWork(RedisIntake):
         self._lane_bytes = self._want_bytes = b""
         self._want: object = _NO_WANT_YET
         self._pid = 0
+        self._given = "", b""  # the last claim's id as text and packed: mostly of the job that is settled next
+        self._was_asked = False  # whether the last answer was one to a number that was asked before
         self._heard: dict[bytes, tuple[int, float]] = {}  # class -> connection, when it was made known there
 
     # ---------------------------------------------------------------- exchange
@@ -53,18 +56,11 @@ class RedisWork(RedisIntake):
     def exchange(
         self, lane: LaneId, request: int, *, settlement: Settlement | None = None, want: Want | None = None
     ) -> Answer:
-        return self._exchange(lane, request, settlement, want)[0]
-
-    def _exchange(
-        self, lane: LaneId, request: int, settlement: Settlement | None, want: Want | None
-    ) -> tuple[Answer, bool]:
-        """And whether this is the answer to a number that was asked before.
-
-        The command is put together from packed pieces: those of the lane and of the want are always the same."""
+        """The command is put together from packed pieces: those of the lane and of the want are always the same."""
         if self._pid != os.getpid():
             self._forget_pieces()
         number = b"%d" % request
-        more, word = (0, _NO_WORD) if settlement is None else _settlement_piece(settlement)
+        more, word = (0, _NO_WORD) if settlement is None else _settlement_piece(settlement, self._given)
         rest = b"%b$%d\r\n%b\r\n%b%b" % (
             self._lane_bytes if lane is self._lane else self._turn_to_lane(lane),
             len(number),
@@ -75,10 +71,9 @@ class RedisWork(RedisIntake):
         answer = self._session.run_packed(step("exchange"), EXCHANGE_WORDS + more, rest)
         if answer[0]:
             raise refusal(lane, request, answer)
-        claim = self._claim_of(lane, answer[2:]) if len(answer) > 2 else None
-        if claim is not None and claim.max_retries == 0 and not self._is_claim_on_disk(lane):
-            claim = None
-        return Answer(_SETTLED[answer[1] % AGAIN], claim), answer[1] >= AGAIN
+        _, said, *given = answer
+        self._was_asked = said >= AGAIN
+        return Answer(_SETTLED[said % AGAIN], self._claim_of(lane, *given) if given else None)
 
     def _turn_to_lane(self, lane: LaneId) -> bytes:
         self._lane, self._lane_bytes = lane, self._lanes.get(lane) or self._lane_piece(lane)
@@ -110,20 +105,19 @@ class RedisWork(RedisIntake):
         self._want = _NO_WANT_YET
         self._pid = os.getpid()
 
-    def _claim_of(self, lane: LaneId, parts: list[bytes]) -> Claim | None:
-        """None for a job that the server could read and we cannot (text that is not UTF-8): it is set aside at once."""
+    def _claim_of(self, lane: LaneId, packed: bytes, raw: bytes, kept: bytes = b"", *clock: bytes) -> Claim | None:
+        """None for a job that the server could read and we cannot (text that is not UTF-8): it is set aside at once; and for
+        one that is started at most once while the disk does not have the claim: it is handed back unstarted."""
         try:
-            return read_claim(*parts) if parts[2] else read_first_claim(parts[0], parts[1], read_clock(*parts[3:]))
+            claim = read_claim(packed, raw, kept) if kept else read_first_claim(packed, raw, *clock)
         except UNREADABLE:
             self._hand_back(lane, Reason.INVALID_RECORD)
             return None
-
-    def _is_claim_on_disk(self, lane: LaneId) -> bool:
-        """An at-most-once claim starts only when the disk has it; else it is handed back unstarted."""
-        if self._is_on_disk():
-            return True
+        if claim.max_retries or self._is_on_disk():
+            self._given = claim.job_id, packed
+            return claim
         self._hand_back(lane, Reason.INTERRUPTED)
-        return False
+        return None
 
     def _hand_back(self, lane: LaneId, reason: Reason) -> None:
         """What the lane holds goes back unstarted, or, as an invalid record, to the dead letters."""
@@ -196,15 +190,17 @@ class RedisWork(RedisIntake):
 def is_plain(word: Settlement) -> bool:
     """Whether it says no more than that the job completed, and with which result."""
     is_possible = 0 < word.claim <= MOST_CLAIMS
-    return word.outcome is Outcome.COMPLETED and is_possible and not (word.cause or word.output or word.children)
+    return word.outcome is COMPLETED and is_possible and not (word.cause or word.output or word.children)
 
 
-def _settlement_piece(word: Settlement) -> tuple[int, bytes]:
+def _settlement_piece(word: Settlement, given: tuple[str, bytes]) -> tuple[int, bytes]:
     """How many words it has above the usual one, and all: nine of them and five for each child when it is not plain."""
     if is_plain(word):
-        plain = _PLAIN.pack(quick_id(word.job_id), word.claim, word.started_at or 0.0)
-        if word.result is not None:
-            plain += settlement_frames(word)
+        packed = given[1] if word.job_id is given[0] else quick_id(word.job_id)
+        who = packed, word.claim, word.started_at or 0.0
+        if word.result is None:
+            return 0, _PLAIN_WORD.pack(_PLAIN_SIZE, *who, b"\r\n")
+        plain = _PLAIN.pack(*who) + settlement_frames(word)
         return 0, b"$%d\r\n%b\r\n" % (len(plain), plain)
     children = chain.from_iterable(map(job_arguments, word.children))
     piece = pack_words((b"", *_settlement_words(word), *children))

@@ -246,26 +246,16 @@ def as_claim(tx: Transaction, row: Row, number: int, claimed_at: float, boottime
     ) = row  # fmt: skip
     if not isinstance(payload, str):
         raise ValueError("its payload is not text")
-    return Claim(
-        job_id=rows.id_text(raw_id),
-        claim=number,
-        type=tx.name(kind),
-        queue=tx.queue_name(queue),
-        payload=payload,
-        priority=int(priority),
-        attempt=retries + 1,
-        retry_count=int(retries),
-        max_retries=int(max_retries),
-        kill_count=int(kills),
-        misfits=int(misfits),
-        timeout=float(timeout),
-        created_at=rank / rows.MICROSECONDS if created is None else float(created),
-        claimed_at=claimed_at,
-        claimed_boottime=boottime,
-        checkpoint=rows.readable(checkpoint),
-        owner=LOCAL_OWNER if owner is None else tx.name(owner),
-        runs_alone=bool(flags & rows.FLAG_ALONE),
-    )
+    created_at = rank / rows.MICROSECONDS if created is None else float(created)
+    claim = Claim(
+        rows.id_text(raw_id), number, tx.name(kind), tx.queue_name(queue), payload, int(priority), retries + 1,
+        int(max_retries), created_at, claimed_at, boottime,
+    )  # fmt: skip
+    claim.retry_count, claim.kill_count, claim.misfits = int(retries), int(kills), int(misfits)
+    claim.timeout, claim.checkpoint = float(timeout), rows.readable(checkpoint)
+    claim.owner = LOCAL_OWNER if owner is None else tx.name(owner)
+    claim.runs_alone = bool(flags & rows.FLAG_ALONE)
+    return claim
 
 
 # ---------------------------------------------------------------- due jobs
