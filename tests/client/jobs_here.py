@@ -10,3 +10,9 @@ def add(a: int, b: int = 0) -> int:
 
 @pool.job(name="here.report", unique_key="report:{day}")
 def report(day: str) -> None: ...
+
+
+@pool.job(name="here.named_once")
+def named_once(a: int) -> int:
+    """Another module's jobs may be known to this process as well."""
+    return a

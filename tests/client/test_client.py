@@ -16,7 +16,7 @@ from pool.identity import process_mark
 from pool.jobs.ids import new_job_id
 from pool.jobs.job import NewJob, Outcome, Receipt, Settlement
 from pool.jobs.lifecycle import Status
-from tests.client.jobs_here import add, report
+from tests.client.jobs_here import add, named_once, report
 from tests.helpers.builders import ANYTHING, some_pool, worker
 from tests.helpers.until import until
 
@@ -51,11 +51,12 @@ def test_options_of_one_job_win_over_its_declaration(client: pool.Client) -> Non
 
 
 def test_a_job_is_named_by_object_function_name_or_bare_name(client: pool.Client) -> None:
-    ways = [add, add.type.function, "here.add", "add", add.options(priority="high")]
+    job = named_once
+    ways = [job, job.type.function, "here.named_once", "named_once", job.options(priority="high")]
 
     types = [client.get(client.enqueue(way, {"a": 1})) for way in ways]
 
-    assert {job.type for job in types} == {"here.add"}
+    assert {job.type for job in types} == {"here.named_once"}
     assert types[-1].priority == 20
 
 

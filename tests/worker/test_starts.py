@@ -66,11 +66,14 @@ def test_a_worker_stopped_for_long_makes_sure_of_its_claim_before_the_start(shop
 
 
 def test_an_at_most_once_job_that_started_is_failed_when_its_worker_dies(shop: Shop) -> None:
-    payload = {"ledger": str(shop.folder / "ledger"), "gate": str(shop.folder / "never")}
-    job = shop.enqueue("held", json.dumps(payload), max_retries=0)
+    ledger = shop.folder / "ledger"
+    job = shop.enqueue("held", json.dumps({"ledger": str(ledger), "gate": str(shop.folder / "never")}), max_retries=0)
     worker = shop.hire()
-    worker.until_started()
+    until(
+        lambda: ledger.exists() and ledger.read_text(),
+        "the first line of the job: its start stands on the board before that",
+    )
     worker.kill()
     shop.recover(worker)
     assert shop.job(job).status is Status.FAILED
-    assert len((shop.folder / "ledger").read_text().split()) == 1
+    assert len(ledger.read_text().split()) == 1
