@@ -1,6 +1,7 @@
 """The tables of the pages under docs/, each between two marks, so that one command fills them anew."""
 
 import os
+import platform
 import re
 import time
 from pathlib import Path
@@ -20,10 +21,11 @@ def fill(page: str, name: str, text: str) -> None:
 
 
 def circumstances(runs: int) -> str:
-    """A sentence above a table: how many runs, when, and how busy the machine was before."""
+    """A sentence above a table: how many runs, when, on which Python, and how busy the machine was before."""
     load, processors = os.getloadavg()[1], os.cpu_count()
     often = f"Medians of {runs} runs" if runs > 1 else "One run"
-    return f"{often} on {time.strftime('%Y-%m-%d')}, {processors} processors, load before {load:.1f}."
+    python = ".".join(platform.python_version_tuple()[:2])
+    return f"{often} on {time.strftime('%Y-%m-%d')}, Python {python}, {processors} processors, load before {load:.1f}."
 
 
 def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:

@@ -11,6 +11,7 @@ from pool.board.lanes import NO_JOB, NO_ORDER, Phase
 from pool.board.record import Exit, Record, Role, State
 from pool.jobs.ids import new_job_id
 from tests.helpers.stores import in_child
+from tests.helpers.until import until
 
 
 @pytest.fixture
@@ -139,10 +140,13 @@ def test_a_number_that_is_set_all_the_time_is_read_as_it_was_or_is(board: Board)
     while not pid:
         set_alive_at(marks[1])
         set_alive_at(marks[0])
-    before = record.process.read()
-    seen = {record.process.read() for _ in range(20_000)}
-    os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
+    try:
+        before = record.process.read()
+        seen = {record.process.read() for _ in range(20_000)}
+        until(lambda: seen.add(record.process.read()) or len(seen) > 1, "a turn of the child")
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
     assert seen == {before._replace(alive_at=mark) for mark in marks}
 
 
