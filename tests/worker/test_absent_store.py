@@ -46,6 +46,20 @@ def test_a_result_waits_in_hand_until_the_store_is_back(shop: Shop) -> None:
     assert (shop.folder / "ledger").read_text().split() == ["start", "end"]
 
 
+def test_a_call_to_the_store_stands_on_the_board_for_as_long_as_it_takes(shop: Shop) -> None:
+    """Whoever is stopped in it is replaced."""
+    job, worker = holding(shop)
+    assert worker.process.store_call_since == 0
+    take_away(shop)
+    (shop.folder / "gate").touch()
+    until(lambda: worker.process.store_call_since > 0, "the first call, which has 5 s", within=3)
+
+    bring_back(shop)
+
+    shop.until_over(job)
+    until(lambda: worker.process.store_call_since == 0, "its end")
+
+
 def test_told_to_stop_without_a_store_it_keeps_the_result_on_disk_for_the_next_start(shop: Shop) -> None:
     job, worker = holding(shop)
     take_away(shop)
