@@ -128,7 +128,7 @@ class CurrentJob:
     def checkpoint(self, state: Any) -> None:
         """Keep `state` (JSON) for the next attempt, should this one be interrupted; read it there as `restored`."""
         try:
-            text = json_text(state) or "null"
+            text = json_text(state)
         except ResultNotStorable as error:
             raise InvalidJob(f"checkpoint cannot be stored: {error}") from None
         if len(text.encode()) > MAX_CHECKPOINT_BYTES:

@@ -26,8 +26,6 @@ def to_json(value: Any) -> str | None:
     if value is None:
         return None
     text = json_text(value)
-    if text is None:
-        return None
     size, limit = len(text.encode()), registry.defaults.max_result
     if size > limit:
         raise ResultNotStorable(
@@ -36,10 +34,8 @@ def to_json(value: Any) -> str | None:
     return text
 
 
-def json_text(value: Any) -> str | None:
+def json_text(value: Any) -> str:
     """JSON text: plain values, and datetime, UUID, Decimal, Enum, dataclasses, models; ResultNotStorable for others."""
-    if value is None:
-        return None
     try:
         text = _ENCODER.encode(value)
         text.encode("utf-8")

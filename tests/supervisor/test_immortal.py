@@ -43,7 +43,7 @@ seen = weakref.ref(later)
 del later
 print(json.dumps([before == after, before == len(before) * [sys.getrefcount(None)], seen() is None]))
 """
-COPIED = """
+COPIED = r"""
 import argparse, ast, asyncio, decimal, email.message, http.client, inspect, logging.config, typing, unittest
 
 def used():
@@ -55,7 +55,7 @@ def used():
 
 def own_pages():
     text = open("/proc/self/smaps_rollup").read()
-    return sum(int(kib) for kib in re.findall(r"Private_Dirty: +(\\\\d+)", text)) // 4
+    return sum(int(kib) for kib in re.findall(r"Private_Dirty: +(\d+)", text)) // 4
 
 used()
 if {made}:
@@ -112,8 +112,6 @@ def test_counts_stand_still_and_what_comes_later_is_freed(python: str) -> None:
 
 def test_a_child_that_uses_what_was_there_copies_few_of_its_pages(python: str) -> None:
     """Without it many, or the test would say nothing."""
-    counted, immortal = (
-        told(python, COPIED.replace("{made}", str(made)).replace("\\\\", "\\")) for made in (False, True)
-    )
+    counted, immortal = (told(python, COPIED.replace("{made}", str(made))) for made in (False, True))
     assert counted > 300
     assert immortal < counted / 3, (counted, immortal)
