@@ -8,9 +8,10 @@ import signal
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import pool
 from pool.backends.contract import Backend
@@ -149,32 +150,46 @@ def _job(payload: str = pools.PAYLOAD) -> NewJob:
 
 
 def pending(options: Options) -> Found:
-    """Settle-and-claim with a thousand waiting jobs and with a million; memory (or bytes of file) per waiting job."""
+    """Settle-and-claim with a thousand waiting jobs beside a million, by turns; memory (or bytes of file) per waiting job."""
     many = options.jobs or 1_000_000
     payload = json.dumps({"n": "x" * 91})
-    with pools.store_for(options.backend) as server, tempfile.TemporaryDirectory() as folder:
-        store = open_backend(server.url if server else f"sqlite:///{folder}/jobs.db")
-        with closing(store):
-            empty = _bytes(server, Path(folder))
-            _grow(store, 1000, payload)
-            few_us = [_step_us(store, payload) for _ in range(options.runs)]
-            _grow(store, many - 1000, payload)
-            size = (_bytes(server, Path(folder)) - empty) / many
-            many_us = [_step_us(store, payload) for _ in range(options.runs)]
-    few, much = statistics.median(few_us), statistics.median(many_us)
+    with _stocked(options.backend, 1000, payload) as small, _stocked(options.backend, many, payload) as large:
+        turns = [(_step_us(small.store, payload), _step_us(large.store, payload)) for _ in range(3 * options.runs)]
+    few, much = (statistics.median(took) for took in zip(*turns, strict=True))
     print(f"settle and claim, us: {few:.1f} at 1,000 pending, {much:.1f} at {many:,}")
-    print(f"ratio {much / few:.2f}; {size:.0f} bytes per pending job with a payload of {len(payload)} bytes")
-    return {"few_us": few, "many_us": much, "ratio": much / few, "bytes": size}
+    print(
+        f"ratio {much / few:.2f}; {large.bytes / many:.0f} bytes per pending job with a payload of {len(payload)} bytes"
+    )
+    return {"few_us": few, "many_us": much, "ratio": much / few, "bytes": large.bytes / many}
 
 
-def _grow(store: object, count: int, payload: str) -> None:
+class Stocked(NamedTuple):
+    """A store with pending jobs, and how many bytes they take in all."""
+
+    store: Backend
+    bytes: int
+
+
+@contextmanager
+def _stocked(backend: str, count: int, payload: str) -> Iterator[Stocked]:
+    with (
+        pools.store_for(backend) as server,
+        tempfile.TemporaryDirectory() as folder,
+        closing(open_backend(server.url if server else f"sqlite:///{folder}/jobs.db")) as store,
+    ):
+        empty = _bytes(server, Path(folder))
+        _grow(store, count, payload)
+        yield Stocked(store, _bytes(server, Path(folder)) - empty)
+
+
+def _grow(store: Backend, count: int, payload: str) -> None:
     for start in range(0, count, pools.CHUNK):
-        store.enqueue([_job(payload) for _ in range(min(pools.CHUNK, count - start))])  # type: ignore[attr-defined]
+        store.enqueue([_job(payload) for _ in range(min(pools.CHUNK, count - start))])
 
 
-def _step_us(store: object, payload: str) -> float:
+def _step_us(store: Backend, payload: str) -> float:
     """The median of 300 steps; as many jobs are added again afterwards."""
-    hand = Hand(store, LaneId(WorkerId(new_pool_id("bench"), 0, 1)))  # type: ignore[arg-type]
+    hand = Hand(store, LaneId(WorkerId(new_pool_id("bench"), 0, 1)))
     hand.take()
     took = []
     for _ in range(300):
