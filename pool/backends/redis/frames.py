@@ -5,6 +5,7 @@ import struct
 from pool.errors import InvalidJob
 
 _FRAME, _DOUBLE = struct.Struct(">cI"), struct.Struct(">d")
+_SHORT, _LONG = struct.Struct(">H"), struct.Struct(">I")
 NO_JOB_ID = b"\0" * 16
 # What reading a broken record raises.
 UNREADABLE = (struct.error, ValueError, KeyError, IndexError, TypeError)
@@ -18,6 +19,16 @@ def text_bytes(text: str, what: str) -> bytes:
         return text.encode()
     except UnicodeEncodeError as problem:
         raise InvalidJob(f"{what} holds a character that cannot be stored (a lone surrogate)") from problem
+
+
+def short_text(text: bytes) -> bytes:
+    """With its length before it, as a script takes one of less than 64 KiB among others."""
+    return _SHORT.pack(len(text)) + text
+
+
+def long_text(text: bytes) -> bytes:
+    """The same for one of any length."""
+    return _LONG.pack(len(text)) + text
 
 
 def packed_id(job_id: str) -> bytes:

@@ -1,8 +1,7 @@
 """Names of the keys. All carry one hash tag, so that a namespace lives on one node of a cluster."""
 
-import struct
-
 from pool.backends.contract import Want
+from pool.backends.redis.frames import short_text
 from pool.errors import ConfigError
 from pool.identity import LaneId, PoolId
 
@@ -11,7 +10,6 @@ FIXED = (
     "expiry", "pools",
 )  # fmt: skip
 SEPARATOR = "\x1f"
-_SHORT = struct.Struct(">H")
 SPAN = 2**46  # as in parts/places.lua
 
 
@@ -47,8 +45,7 @@ def lane_field(lane: LaneId) -> str:
 
 def lane_words(lane: LaneId) -> bytes:
     """The lane as a job's state has it: its length, and the text."""
-    text = str(lane).encode()
-    return _SHORT.pack(len(text)) + text
+    return short_text(str(lane).encode())
 
 
 def listed(names: tuple[str, ...]) -> str:

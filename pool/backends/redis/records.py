@@ -18,6 +18,8 @@ from pool.backends.redis.layouts import (
     ATTEMPT,
     BODY,
     CANCEL,
+    FIRST_CLAIM,
+    FIRST_CLAIM_AND_BODY,
     HAS_EXTRAS,
     HAS_TIMES,
     HEAD,
@@ -38,6 +40,7 @@ from pool.jobs.job import LOCAL_OWNER, Attempt, Cause, Claim, Job, Outcome, Rece
 from pool.jobs.lifecycle import Reason, Status
 
 _head_and_body, _HEAD_AND_BODY_BYTES = HEAD_AND_BODY.unpack_from, HEAD_AND_BODY.size
+_first_claim, _FIRST_CLAIM_BYTES = FIRST_CLAIM_AND_BODY.unpack_from, FIRST_CLAIM_AND_BODY.size
 _REASONS = frozenset(Reason)
 STATUS_LETTERS = {b"p": Status.PENDING, b"s": Status.SCHEDULED}
 
@@ -78,9 +81,24 @@ def read_claim(packed: bytes, raw: bytes, kept: bytes) -> Claim:
     return claim
 
 
-def read_first_claim(packed: bytes, raw: bytes, seconds: bytes, microseconds: bytes) -> Claim:
+def read_first_claim(packed: bytes, raw: bytes, claimed_at: float) -> Claim:
     """The first claim of a job, by the server's time: it has no state to read yet."""
-    return _claim(packed, 1, raw, float(seconds) + float(microseconds) / 1_000_000)
+    return _claim(packed, 1, raw, claimed_at)
+
+
+def read_answer(answer: bytes) -> tuple[bytes, Claim]:
+    """The packed id and the first claim of a job, as a settle-and-claim mostly answers. What `read_first_claim` does, in one
+    piece for the plainest record: it is gone through for each job."""
+    _, claimed_at, packed, flags, created, _, priority, max_retries, _, type_n, queue_n, owner_n = _first_claim(answer)
+    if flags or owner_n != IS_LOCAL:
+        return packed, _claim(packed, 1, answer[FIRST_CLAIM.size :], claimed_at)
+    queue_at = _FIRST_CLAIM_BYTES + type_n
+    payload_at = queue_at + queue_n
+    kind, queue = answer[_FIRST_CLAIM_BYTES:queue_at].decode(), answer[queue_at:payload_at].decode()
+    payload = answer[payload_at:].decode()
+    return packed, Claim(
+        id_text(packed), 1, kind, queue, payload, priority, 1, max_retries, created, claimed_at, boottime_now()
+    )
 
 
 def _claim(packed: bytes, number: int, raw: bytes, claimed_at: float) -> Claim:

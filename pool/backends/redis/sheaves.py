@@ -132,13 +132,14 @@ class RedisSheaves(RedisWork):
     def _read(self, lanes: Sequence[LaneId], answer: list[Any]) -> list[Answer]:
         _, digits, seconds, microseconds, ids, records, *states = answer
         claims = zip(ids, records, states[0] if states else [b""] * len(ids), strict=True)
+        claimed_at = float(seconds) + float(microseconds) / 1_000_000
         answers = []
         for lane, digit in zip(lanes, digits, strict=True):
             if digit in _ANSWERS:
                 answers.append(_ANSWERS[digit])
             else:
                 settled = _ANSWERS[digit - _HAS_CLAIM].settled
-                answers.append(Answer(settled, self._claim_of(lane, *next(claims), seconds, microseconds)))
+                answers.append(Answer(settled, self._claim_of(lane, *next(claims), claimed_at)))
         return answers
 
 

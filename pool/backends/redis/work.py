@@ -3,15 +3,16 @@
 import os
 import struct
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 from pool.backends.contract import Answer, Held, Want
 from pool.backends.redis.connection import Argument, Connection, pack, pack_words
-from pool.backends.redis.frames import UNREADABLE, quick_id
+from pool.backends.redis.frames import UNREADABLE, long_text, quick_id, short_text
 from pool.backends.redis.intake import RedisIntake
 from pool.backends.redis.keys import SEPARATOR, class_of, is_whole, lane_field, lane_words, listed, ranks_of
+from pool.backends.redis.layouts import SIZE
 from pool.backends.redis.packing import cause_frames, job_arguments, output_frame, report_frames, settlement_frames
-from pool.backends.redis.records import read_claim, read_first_claim
+from pool.backends.redis.records import read_answer, read_claim, read_first_claim
 from pool.backends.redis.scripts import step
 from pool.backends.redis.trouble import ConnectionBroken, ServerError
 from pool.clock import monotonic_now
@@ -24,16 +25,17 @@ from pool.jobs.lifecycle import Reason
 POLL_SECONDS = 1.0
 ABSENT_SECONDS = 0.5  # how long a wait sleeps at least when the store is away
 LISTEN_AGAIN_SECONDS = 60.0
-EXCHANGE_WORDS = 1 + 6 + 10  # count of keys, keys, arguments of the usual call
+EXCHANGE_WORDS = 1 + 1 + 2  # count of keys, key, arguments of the usual call
 LONG_WORDS = 9  # more of a settlement that is not plain
 JOB_WORDS = 5
 AGAIN = 4
 MOST_CLAIMS = 2**32 - 1
-_NO_WORD = b"$0\r\n\r\n"
-_PLAIN = struct.Struct(">16sId")  # job id, claim, started_at
-_PLAIN_WORD, _PLAIN_SIZE = struct.Struct(">5s16sId2s"), b"$28\r\n"  # the same as a word of a command
+_REQUEST = struct.Struct(">d")
+_PLAIN = struct.Struct(">d16sId")  # request, job id, claim, started_at
+_PLAIN_WORD, _PLAIN_SIZE = struct.Struct(">5sd16sId2s"), b"$36\r\n"  # the same as a word of a command
 _SETTLED = (None, True, False)
 _NO_WANT_YET = object()  # None is a want too
+Piece = TypeVar("Piece")
 
 
 class RedisWork(RedisIntake):
@@ -41,11 +43,11 @@ class RedisWork(RedisIntake):
 
     def __init__(self) -> None:
         super().__init__()
-        self._lanes: dict[LaneId, bytes] = {}  # packed pieces of commands
+        self._lanes: dict[LaneId, tuple[bytes, bytes]] = {}  # packed pieces of commands
         self._wants: dict[Want | None, bytes] = {}
-        self._lane: LaneId | None = None  # who asked last, and its piece: mostly the same as before
-        self._lane_bytes = self._want_bytes = b""
+        self._lane: LaneId | None = None  # who asked last for what, and the pieces: mostly the same as before
         self._want: object = _NO_WANT_YET
+        self._want_bytes = self._same_bytes = b""
         self._pid = 0
         self._given = "", b""  # the last claim's id as text and packed: mostly of the job that is settled next
         self._was_asked = False  # whether the last answer was one to a number that was asked before
@@ -59,60 +61,72 @@ class RedisWork(RedisIntake):
         """The command is put together from packed pieces: those of the lane and of the want are always the same."""
         if self._pid != os.getpid():
             self._forget_pieces()
-        number = b"%d" % request
-        more, word = (0, _NO_WORD) if settlement is None else _settlement_piece(settlement, self._given)
-        rest = b"%b$%d\r\n%b\r\n%b%b" % (
-            self._lane_bytes if lane is self._lane else self._turn_to_lane(lane),
-            len(number),
-            number,
-            self._want_bytes if want is self._want else self._turn_to_want(want),
-            word,
-        )
-        answer = self._session.run_packed(step("exchange"), EXCHANGE_WORDS + more, rest)
+        if lane is not self._lane or want is not self._want:
+            self._turn_to(lane, want)
+        more, word = _settlement_piece(request, settlement, self._given)
+        answer = self._session.run_packed(step("exchange"), EXCHANGE_WORDS + more, self._same_bytes + word)
+        if answer.__class__ is bytes:
+            self._was_asked = False
+            return Answer(_SETTLED[answer[0]], self._first_claim_of(lane, answer))
         if answer[0]:
             raise refusal(lane, request, answer)
         _, said, *given = answer
         self._was_asked = said >= AGAIN
         return Answer(_SETTLED[said % AGAIN], self._claim_of(lane, *given) if given else None)
 
-    def _turn_to_lane(self, lane: LaneId) -> bytes:
-        self._lane, self._lane_bytes = lane, self._lanes.get(lane) or self._lane_piece(lane)
-        return self._lane_bytes
+    def _turn_to(self, lane: LaneId, want: Want | None) -> None:
+        """Put together what is the same in each call of this lane with this want."""
+        key, who = self._lanes.get(lane) or self._lane_piece(lane)
+        if want is not self._want:
+            self._want, self._want_bytes = want, self._wants.get(want) or self._want_piece(want)
+        self._lane = lane
+        size = len(who) + len(self._want_bytes)
+        self._same_bytes = b"%b$%d\r\n%b%b\r\n" % (key, size, who, self._want_bytes)
 
-    def _turn_to_want(self, want: Want | None) -> bytes:
-        self._want, self._want_bytes = want, self._wants.get(want) or self._want_piece(want)
-        return self._want_bytes
-
-    def _lane_piece(self, lane: LaneId) -> bytes:
-        keys = (*self._keys.exchange, self._keys.pool(lane.worker.pool))
-        who = lane_field(lane), lane.worker.generation, f"bar/{lane.worker.slot}", lane_words(lane)
-        words: tuple[Argument, ...] = (len(keys), *keys, *who)
-        return _remember(self._lanes, lane, pack_words(words))
+    def _lane_piece(self, lane: LaneId) -> tuple[bytes, bytes]:
+        """The key as words of a command, and what is told of the lane."""
+        key = pack_words((1, self._keys.pool(lane.worker.pool)))
+        texts = self._keys.root, lane_field(lane), f"bar/{lane.worker.slot}"
+        who = SIZE.pack(lane.worker.generation), *map(short_text, map(str.encode, texts)), short_text(lane_words(lane))
+        return _remember(self._lanes, lane, (key, b"".join(who)))
 
     def _want_piece(self, want: Want | None) -> bytes:
         """The want, and the mark of this process, so that a keeper on the same machine can prove its death."""
-        words: tuple[Argument, ...] = ("", "", "")
+        mode, names, bell = "", "", b""
         seldom = ("", "", "")
         if want is not None:
-            mode, names = ("*", want.reserved) if want.is_any else ("=", want.queues)
+            mode, queues = ("*", want.reserved) if want.is_any else ("=", want.queues)
+            mode, names, bell = mode if is_whole(want) else "?" + mode, listed(queues), self._keys.bell(class_of(want))
             seldom = (*ranks_of(want), repr(float(want.lease_seconds or 0)))
-            words = (mode if is_whole(want) else "?" + mode, listed(names), self._keys.bell(class_of(want)))
-        return _remember(self._wants, want, pack_words((*words, SEPARATOR.join((mark_text(process_mark()), *seldom)))))
+        told = SEPARATOR.join((mark_text(process_mark()), *seldom)).encode()
+        piece = b"".join((short_text(mode.encode()), long_text(names.encode()), long_text(bell), told))
+        return _remember(self._wants, want, piece)
 
     def _forget_pieces(self) -> None:
         """After a fork: the mark in them is the parent's."""
         self._wants.clear()
-        self._want = _NO_WANT_YET
+        self._lane, self._want = None, _NO_WANT_YET
         self._pid = os.getpid()
 
-    def _claim_of(self, lane: LaneId, packed: bytes, raw: bytes, kept: bytes = b"", *clock: bytes) -> Claim | None:
-        """None for a job that the server could read and we cannot (text that is not UTF-8): it is set aside at once; and for
-        one that is started at most once while the disk does not have the claim: it is handed back unstarted."""
+    def _first_claim_of(self, lane: LaneId, answer: bytes) -> Claim | None:
         try:
-            claim = read_claim(packed, raw, kept) if kept else read_first_claim(packed, raw, *clock)
+            packed, claim = read_answer(answer)
         except UNREADABLE:
             self._hand_back(lane, Reason.INVALID_RECORD)
             return None
+        return self._kept(lane, packed, claim)
+
+    def _claim_of(self, lane: LaneId, packed: bytes, raw: bytes, kept: bytes, claimed_at: float = 0.0) -> Claim | None:
+        """None for a job that the server could read and we cannot (text that is not UTF-8): it is set aside at once."""
+        try:
+            claim = read_claim(packed, raw, kept) if kept else read_first_claim(packed, raw, claimed_at)
+        except UNREADABLE:
+            self._hand_back(lane, Reason.INVALID_RECORD)
+            return None
+        return self._kept(lane, packed, claim)
+
+    def _kept(self, lane: LaneId, packed: bytes, claim: Claim) -> Claim | None:
+        """None for a job that is started at most once while the disk does not have the claim: it is handed back unstarted."""
         if claim.max_retries or self._is_on_disk():
             self._given = claim.job_id, packed
             return claim
@@ -193,17 +207,20 @@ def is_plain(word: Settlement) -> bool:
     return word.outcome is COMPLETED and is_possible and not (word.cause or word.output or word.children)
 
 
-def _settlement_piece(word: Settlement, given: tuple[str, bytes]) -> tuple[int, bytes]:
-    """How many words it has above the usual one, and all: nine of them and five for each child when it is not plain."""
+def _settlement_piece(request: int, word: Settlement | None, given: tuple[str, bytes]) -> tuple[int, bytes]:
+    """The request and what is settled with it: how many words it has above the usual one, and all. There are nine of them,
+    and five for each child, when it is not plain."""
+    if word is None:
+        return 0, b"$8\r\n%b\r\n" % _REQUEST.pack(request)
     if is_plain(word):
         packed = given[1] if word.job_id is given[0] else quick_id(word.job_id)
-        who = packed, word.claim, word.started_at or 0.0
+        said = request, packed, word.claim, word.started_at or 0.0
         if word.result is None:
-            return 0, _PLAIN_WORD.pack(_PLAIN_SIZE, *who, b"\r\n")
-        plain = _PLAIN.pack(*who) + settlement_frames(word)
+            return 0, _PLAIN_WORD.pack(_PLAIN_SIZE, *said, b"\r\n")
+        plain = _PLAIN.pack(*said) + settlement_frames(word)
         return 0, b"$%d\r\n%b\r\n" % (len(plain), plain)
     children = chain.from_iterable(map(job_arguments, word.children))
-    piece = pack_words((b"", *_settlement_words(word), *children))
+    piece = pack_words((_REQUEST.pack(request), *_settlement_words(word), *children))
     return LONG_WORDS + JOB_WORDS * len(word.children), piece
 
 
@@ -221,7 +238,7 @@ def _settlement_words(word: Settlement) -> tuple[Argument, ...]:
     )
 
 
-def _remember(pieces: dict[Any, bytes], name: object, piece: bytes) -> bytes:
+def _remember(pieces: dict[Any, Piece], name: object, piece: Piece) -> Piece:
     if len(pieces) > 4096:
         pieces.clear()
     pieces[name] = piece

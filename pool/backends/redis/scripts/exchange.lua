@@ -1,27 +1,30 @@
 -- Settle what a lane held and hand out the next job, in one step.
--- KEYS 1 jobs  2 state  3 heads  4 dues  5 stats  6 pool:<pool> of the lane; the long road uses the others of
---      parts/keys.lua as well (same hash tag; each is looked at before the first write)
--- ARGV 1 lane ("slot.generation/lane")  2 generation  3 "bar/<slot>"  4 the lane as a state has it (>H length, text)
---      5 request  6 want: "" none, "*" or "="; "?" and one of these if it leaves out priorities or has a lease
---      7 names of queues between unit separators  8 bell:<class>  9 what is seldom needed, between unit separators: mark
---      of the process, lowest rank, highest rank, lease seconds (0: the pool's)
---      10 a plain completion: job id, claim, started_at, frames for the job (>c16Id, the rest); "" none
---      11 any other settlement, if there is one: job id, claim, started_at, outcome, reason, delay, misfit (0/1), frames for
+-- KEYS 1 pool:<pool> of the lane; all others have the same hash tag, and each is looked at before the first write
+-- ARGV 1 what is the same in each call of a lane (work.py): generation, then texts with their lengths: the
+--      root of the keys, the lane ("slot.generation/lane"), "bar/<slot>", the lane as a state has it (>H length, text);
+--      want: "" none, "*" or "="; "?" and one of these if it leaves out priorities or has a lease; names of queues between
+--      unit separators; bell:<class>; then what is seldom needed, between unit separators: mark of the process, lowest
+--      rank, highest rank, lease seconds (0: the pool's)
+--      2 >d request, and of a plain completion: job id, claim, started_at, frames for the job (>c16Id, the rest)
+--      3 any other settlement, if there is one: job id, claim, started_at, outcome, reason, delay, misfit (0/1), frames for
 --      the job, frames for the attempt (kept if not "" or not completed), then the children, 5 each
--- Returns {verdict, settled, ...}: verdict 0 fine, 1 refused (then the last request), 2 barred;
---      settled 0 none, 1 yes, 2 lost, and 4 more if this is the answer to a number that was asked before; then, if there is a claim, id, record, state, or "" for a first claim, and the seconds
---      and microseconds of it.
+-- Returns after a first claim mostly a text, >Bdc16 settled, time of the claim, id, and the record: a list takes the server
+--      and the worker a microsecond more. Else {verdict, settled, ...}: verdict 0 fine, 1 refused (then the last request),
+--      2 barred; settled 0 none, 1 yes, 2 lost, and 4 more if this is the answer to a number that was asked before; then,
+--      if there is a claim, id, record, state.
+-- Few arguments: the server takes three times as long for one as Lua takes to cut it from a longer one.
 local call, pcall_redis = redis.call, redis.pcall
 local read, sub = struct.unpack, string.sub
-local JOBS, STATE, HEADS, DUES, STATS, POOL = unpack(KEYS)
-local LANE, LANE_WORDS, WANT, BELL, PLAIN = ARGV[1], ARGV[4], ARGV[6], ARGV[8], ARGV[10]
-local request = tonumber(ARGV[5])
-local kept = call('HMGET', POOL, LANE, ARGV[3], 'beat')
+local POOL, WORD = KEYS[1], ARGV[2]
+local GENERATION, ROOT, LANE, BAR, LANE_WORDS, WANT, LISTED, BELL, SELDOM_AT = read('>IHc0Hc0Hc0Hc0Hc0Ic0Ic0', ARGV[1])
+local JOBS, STATE, HEADS, DUES, STATS = ROOT .. 'jobs', ROOT .. 'state', ROOT .. 'heads', ROOT .. 'dues', ROOT .. 'stats'
+local kept = call('HMGET', POOL, LANE, BAR, 'beat')
 local entry = kept[1]
-local is_barred = kept[2] and tonumber(ARGV[2]) <= tonumber(kept[2])
+local is_barred = kept[2] and GENERATION <= kept[2] + 0
 local clock = call('TIME')
-local NOW = tonumber(clock[1]) + tonumber(clock[2]) / 1000000
-local ROOT = sub(JOBS, 1, -5)
+local NOW = clock[1] + clock[2] / 1000000
+local request, JOB, CLAIM, STARTED, FRAMES_AT = read(#WORD > 8 and '>dc16Ic8' or '>d', WORD)
+if #WORD == 8 then JOB = nil end -- what comes after the last field is where it ends
 
 -- ---------------------------------------------------------------- the straight road
 -- A known lane completes a plain job and takes the next plain one: by far the most frequent step. It is written out
@@ -31,11 +34,10 @@ local ROOT = sub(JOBS, 1, -5)
 -- long road below, which is complete. Layouts and letters are those of parts/records.lua.
 local NONE = '\0\0\0\0\0\0\0\0' -- a time that is not
 repeat
-  if not entry or #entry < 25 or is_barred or #ARGV > 10 then break end
+  if not entry or #entry < 25 or is_barred or #ARGV > 2 then break end
   local last, _, _, lease, _, id_at = read('>dBIdI', entry)
   if request <= last or lease > 0 then break end
-  local job, job_claim, started, frames_at = nil, 0, '', 0
-  if PLAIN ~= '' then job, job_claim, started, frames_at = read('>c16Ic8', PLAIN) end
+  local job = JOB
   if id_at <= #entry and sub(entry, id_at) ~= job then break end
 
   -- the next job: of an explicit list the first queue that has one, else the best of the two queues with the lowest
@@ -46,7 +48,7 @@ repeat
     local ageing = call('HGET', STATS, 'ageing')
     if ageing and tonumber(ageing) ~= 0 then break end -- waiting counts here: the first is not always the next
     if WANT == '=' then
-      for listed in string.gmatch(ARGV[7], '[^\31]+') do
+      for listed in string.gmatch(LISTED, '[^\31]+') do
         if call('ZSCORE', HEADS, listed) then
           pending = ROOT .. 'pending:' .. listed
           local first = call('ZRANGE', pending, '0', '0')
@@ -60,7 +62,7 @@ repeat
       local heads = call('ZRANGE', HEADS, '0', '2')
       queue = heads[1]
       if queue then
-        local reserved = ARGV[7] -- every worker leaves the queue of webhooks out; it seldom has a head
+        local reserved = LISTED -- every worker leaves the queue of webhooks out; it seldom has a head
         if string.find(reserved, queue, 1, true) and string.find(reserved, '\31' .. queue .. '\31', 1, true) then break end
         pending = ROOT .. 'pending:' .. queue
         local second = heads[2]
@@ -124,7 +126,7 @@ repeat
     local old = states[1]
     if not old or #old < 56 + #LANE_WORDS then break end
     local status, flags, claim, _, _, _, _, due = read('>BBIHHHHd', old)
-    if status ~= 114 or flags ~= 0 or claim ~= job_claim then break end
+    if status ~= 114 or flags ~= 0 or claim ~= CLAIM then break end
     local stood = sub(old, 55)
     if stood == where then
       done_queue = queue
@@ -136,7 +138,7 @@ repeat
     end
     -- completed, plain; claim, counts, due, claimed as they were; finished and updated now
     local counts = due == 0 and sub(old, 3, 30) or sub(old, 3, 14) .. NONE .. sub(old, 23, 30)
-    done = 'c\8' .. counts .. started .. now .. now .. stood .. sub(PLAIN, frames_at)
+    done = 'c\8' .. counts .. STARTED .. now .. now .. stood .. sub(WORD, FRAMES_AT)
   end
   local completed = done and ROOT .. 'completed:' .. done_queue
   if WANT == '' then call('HLEN', STATS) end
@@ -147,7 +149,7 @@ repeat
     call('ZREM', HEADS, '') -- never refused, so nothing after it is
   else
     if type(pcall_redis('RPUSH', completed, job)) == 'table' then break end
-    local counter = string.format('h:%d:completed', NOW / 3600)
+    local counter = 'h:' .. (NOW - NOW % 3600) / 3600 .. ':completed'
     if type(pcall_redis('HINCRBY', STATS, counter, '1')) == 'table' then call('HSET', STATS, counter, '1') end
     settled = 1
   end
@@ -162,7 +164,7 @@ repeat
       if type(pcall_redis('HINCRBY', STATS, field, '1')) == 'table' then call('HSET', STATS, field, '1') end
     end
   end
-  local sign = tonumber(kept[3] or 0)
+  local sign = kept[3] or 0
   if not id then
     if done then call('HSET', STATE, job, done) end
     call('HSET', POOL, LANE, struct.pack('>dBIdI', request, settled, 0, 0, sign))
@@ -181,23 +183,24 @@ repeat
     if is_left then pcall_redis('RPUSH', BELL, '1') end
   end
   call('HSET', POOL, LANE, struct.pack('>dBIdIc0', request, settled, 1, 0, sign, id))
-  do return {0, settled, id, raw, '', clock[1], clock[2]} end
+  do return (done and '\1' or '\0') .. now .. id .. raw end
 until true
 
 -- ---------------------------------------------------------------- the long road
 local LANE_TEXT = string.sub(LANE_WORDS, 3)
 local NOW_TEXT = clock[1] .. '.' .. string.sub('000000' .. clock[2], -6)
 local CLASS = string.sub(BELL, #ROOT + 6)
-local MARK, LOWEST, HIGHEST, LEASE = string.match(ARGV[9], '^([^\31]*)\31([^\31]*)\31([^\31]*)\31([^\31]*)$')
+local SELDOM = {string.match(sub(ARGV[1], SELDOM_AT), '^([^\31]*)\31([^\31]*)\31([^\31]*)\31([^\31]*)$')} -- a table: Lua has room for 200 locals
+local LEASE = tonumber(SELDOM[4]) or 0
 WANT = string.gsub(WANT, '^%?', '')
-local CHILDREN = 20 -- the first of them in ARGV
-local JOB, CLAIM, STARTED, OUTCOME, REASON, DELAY, MISFIT, FRAMES, TAIL = unpack(ARGV, 11, 19)
-if PLAIN ~= '' then
-  local frames_at
-  JOB, CLAIM, STARTED, frames_at = struct.unpack('>c16Id', PLAIN)
-  OUTCOME, REASON, DELAY, MISFIT, FRAMES, TAIL = 'completed', '', 0, '0', string.sub(PLAIN, frames_at), ''
+local CHILDREN = 12 -- the first of them in ARGV
+local OUTCOME, REASON, DELAY, MISFIT, FRAMES, TAIL = 'completed', '', 0, '0', '', ''
+if JOB then
+  STARTED, FRAMES = read('>d', STARTED), sub(WORD, FRAMES_AT)
+else
+  JOB, CLAIM, STARTED, OUTCOME, REASON, DELAY, MISFIT, FRAMES, TAIL = unpack(ARGV, 3, 11)
+  JOB, CLAIM, STARTED, DELAY = JOB or '', tonumber(CLAIM), tonumber(STARTED), tonumber(DELAY)
 end
-JOB, CLAIM, STARTED, DELAY = JOB or '', tonumber(CLAIM), tonumber(STARTED), tonumber(DELAY)
 local PAST, IDS, QUEUES, UNIQUE = ROOT .. 'past', ROOT .. 'ids', ROOT .. 'queues', ROOT .. 'unique'
 local IDEM, IDEM_AT, BELLS = ROOT .. 'idem', ROOT .. 'idem_at', ROOT .. 'bells'
 local EXPIRY, POOLS = ROOT .. 'expiry', ROOT .. 'pools'
@@ -343,7 +346,7 @@ local function hand_out(queue, id, raw, found, s)
     if not has(s.flags, F_EXTRAS) then s.flags = s.flags + F_EXTRAS end
   end
   count_running(queue, '1')
-  lane.id, lane.claim, lane.lease = id, s.claim, tonumber(LEASE)
+  lane.id, lane.claim, lane.lease = id, s.claim, LEASE
   return {id, raw, save_state(id, s)}
 end
 
@@ -385,7 +388,7 @@ end
 local function claim()
   promote(PROMOTE_IN_CLAIM)
   announce()
-  local want = read_want(WANT, LOWEST, HIGHEST, ARGV[7])
+  local want = read_want(WANT, SELDOM[2], SELDOM[3], LISTED)
   for _ = 1, MAX_SKIPS do
     local found = try_next(want)
     if found ~= true then return found end
@@ -411,7 +414,7 @@ elseif WANT ~= '' and not is_barred then
 end
 announce()
 
-local is_leased = lane.lease > 0 or (tonumber(LEASE) or 0) > 0
+local is_leased = lane.lease > 0 or LEASE > 0
 lane.request, lane.settled = request, settled
 lane.sign = is_leased and lane.sign + 1 or tonumber(kept[3] or 0)
 if is_leased and lane.id == '' then
@@ -423,7 +426,7 @@ if is_new and is_leased then
   local pool = string.sub(POOL, #ROOT + 6)
   if lane.id ~= '' and not call('ZSCORE', POOLS, pool) then call('ZADD', POOLS, NOW_TEXT, pool) end
 elseif is_new then
-  call('HSET', POOL, 'mark/' .. string.match(LANE, '^[^/]+'), MARK)
+  call('HSET', POOL, 'mark/' .. string.match(LANE, '^[^/]+'), SELDOM[1])
   local pool = string.sub(POOL, #ROOT + 6)
   if not call('ZSCORE', POOLS, pool) then call('ZADD', POOLS, NOW_TEXT, pool) end
 end
