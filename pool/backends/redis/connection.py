@@ -23,6 +23,7 @@ from pool.clock import monotonic_now
 
 CHUNK_BYTES = 65536
 Argument = bytes | str | int
+_ErrorReply = hiredis.ReplyError
 
 
 class Connection:
@@ -64,7 +65,7 @@ class Connection:
                 raise ConnectionBroken("the server closed the connection", was_sent=True)
             self._reader.feed(self._heard, 0, size)  # type: ignore[arg-type]  # its stub leaves out what it takes
             reply = self._reader.gets()
-        if isinstance(reply, hiredis.ReplyError):
+        if isinstance(reply, _ErrorReply):
             raise ServerError(str(reply))
         return reply
 

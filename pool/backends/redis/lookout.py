@@ -1,12 +1,13 @@
 """Waiting for an answer: awake for a moment, for to be woken takes as long as most answers do; then asleep."""
 
-import os
 import socket
-import time
+from os import sched_yield
+from time import monotonic_ns
 
 WATCH_NS = 150_000
 BRISK_NS = 1_000_000
 FEWEST_ASLEEP, MOST_ASLEEP = 4, 16  # calls
+_AT_ONCE = int(socket.MSG_DONTWAIT)
 
 
 class Lookout:
@@ -27,28 +28,23 @@ class Lookout:
 
     def receive(self, into: bytearray) -> int:
         """How many bytes came; what the socket raises is raised."""
-        now = time.monotonic_ns()
+        now = monotonic_ns()
         if now - self._answered_at > BRISK_NS:
             self._left_asleep = FEWEST_ASLEEP  # the few calls of one wake, as a keeper makes them at rest, are no rush
         elif self._left_asleep:
             self._left_asleep -= 1
-        elif (size := self._watch(into, now)) is not None:
-            return size
+        else:
+            until = now + WATCH_NS
+            while now < until:
+                sched_yield()  # before the first look too: no answer is there at once, and to look in vain takes thrice as long
+                now = monotonic_ns()
+                try:
+                    size = self._receive(into, 0, _AT_ONCE)
+                except BlockingIOError:
+                    continue
+                self._answered_at, self._asleep = now, FEWEST_ASLEEP
+                return size
+            self._left_asleep, self._asleep = self._asleep, min(2 * self._asleep, MOST_ASLEEP)
         size = self._receive(into)
-        self._answered_at = time.monotonic_ns()
+        self._answered_at = monotonic_ns()
         return size
-
-    def _watch(self, into: bytearray, now: int) -> int | None:
-        """None: nothing came in this moment."""
-        until = now + WATCH_NS
-        while now < until:
-            os.sched_yield()  # before the first look too: no answer is there at once, and to look in vain takes thrice as long
-            now = time.monotonic_ns()
-            try:
-                size = self._receive(into, 0, socket.MSG_DONTWAIT)
-            except BlockingIOError:
-                continue
-            self._answered_at, self._asleep = now, FEWEST_ASLEEP
-            return size
-        self._left_asleep, self._asleep = self._asleep, min(2 * self._asleep, MOST_ASLEEP)
-        return None
