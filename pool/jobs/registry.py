@@ -205,13 +205,15 @@ class Registry:
 
     def get(self, name: str) -> JobType | None:
         """The type of this full name, alias or unambiguous bare function name; None when there is none."""
-        if name not in self._resolved:
-            entry = self._find(name)
-            if entry is None:
-                return None
-            full_name = entry.declared.name
-            self._resolved[name] = self._resolved.setdefault(full_name, self._filled_in(entry))
-        return self._resolved[name]
+        return self._resolved.get(name) or self._resolve(name)
+
+    def _resolve(self, name: str) -> JobType | None:
+        entry = self._find(name)
+        if entry is None:
+            return None
+        full_name = entry.declared.name
+        found = self._resolved[name] = self._resolved.setdefault(full_name, self._filled_in(entry))
+        return found
 
     def of(self, function: Callable[..., Any]) -> JobType | None:
         """The type that this very function was declared as; None when it is no job."""

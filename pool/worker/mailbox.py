@@ -24,6 +24,7 @@ class Mailbox:
         self._must_reopen_log = False
         self._handlers: dict[signal.Signals, Handler] = {}
         self._in_place: list[Handler] = []
+        self._numbers: list[int] = []  # not members of an enum, which lie apart from each other
         self._open_pipe()
 
     def listen(self, on_stop: Callable[[], None], on_look: Handler) -> None:
@@ -40,7 +41,7 @@ class Mailbox:
         self._handlers = {signal.SIGTERM: stop, signal.SIGURG: on_look, signal.SIGALRM: on_look, signal.SIGUSR1: reopen}
         # a handler and not SIG_IGN: an ignored signal would stay ignored in every program that a job starts
         self._handlers |= dict.fromkeys(UNMOVED_BY, _pass_over)
-        self._in_place = list(self._handlers.values())
+        self._in_place, self._numbers = list(self._handlers.values()), [*map(int, self._handlers)]
         self.repair()
 
     def obey_reopen(self) -> None:
@@ -61,7 +62,7 @@ class Mailbox:
         """Whether our handlers are in place; asked after every job, so it makes no system call but one."""
         if _signal.pthread_sigmask(_signal.SIG_BLOCK, ()):
             return False
-        return self._in_place == [*map(_signal.getsignal, self._handlers)]
+        return self._in_place == [*map(_signal.getsignal, self._numbers)]
 
     def has_its_pipe(self) -> bool:
         """Whether `fd` still leads to it: no other is so small. A third of the price of `fstat`, which tells all of a file."""

@@ -131,7 +131,7 @@ class LaneFace:
         self._job = NO_JOB
         self._claim = self._request = 0
         self._since = 0.0
-        self._names, self._type, self._queue = ("", ""), b"", b""
+        self._names, self._type, self._queue, self._doing = ("", ""), b"", b"", ""
         self._started_at = 0.0
         self.type, self.wait_s = "", 0.0
         self.run_s: float | None = None  # of the job last held; None: it never started
@@ -146,6 +146,7 @@ class LaneFace:
         names = claim.type, claim.queue
         if names != self._names:
             self._names, self._type, self._queue = names, claim.type.encode()[:64], claim.queue.encode()[:40]
+            self._doing = f"running {claim.type}"
         self._write(_CLAIMED, 0.0)
         self.type, self.run_s, self.wait_s = claim.type, None, claim.claimed_at - claim.created_at
 
@@ -195,7 +196,7 @@ class LaneFace:
     def _start(self, timeout: float) -> bool:
         self._started_at = monotonic_now()
         self._has_deadline = bool(timeout)
-        titles.show_doing(f"running {self.type}")
+        titles.show_doing(self._doing)
         if timeout:
             self._write(_STARTED, self._started_at + timeout + HARD_TIMEOUT_AFTER_S)
         else:

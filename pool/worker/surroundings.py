@@ -46,7 +46,11 @@ class Surroundings:
             self.mailbox.repair()
         self._ears.put_back()
         os.umask(self._umask)
-        if _working_directory() != self._folder:
+        try:  # as `_working_directory`, which would be one call more for each job
+            is_at_home = os.getcwd() == self._folder  # noqa: PTH109
+        except OSError:
+            is_at_home = not self._folder
+        if not is_at_home:
             self._go_home()
         if sys.getrecursionlimit() != self._recursion_limit:
             sys.setrecursionlimit(self._recursion_limit)

@@ -71,7 +71,8 @@ class Interrupts:
         self._deadline = monotonic_now() + timeout if timeout else 0.0
         if self._deadline or self._orphan_deadline:
             self._arm()
-        return self._ordered()
+        new = self._new_order()
+        return None if new is None and self._order is None else self._ordered(new)
 
     def end(self) -> None:
         """User code has ended; nothing is raised from here on."""
@@ -125,10 +126,10 @@ class Interrupts:
             return JobTimeout(f"the job ran longer than its timeout of {self._timeout:g} s")
         if self._orphan_deadline and now >= self._orphan_deadline:
             return JobInterrupted("the supervisor is gone and the time to finish is over")
-        return self._ordered()
+        return self._ordered(self._new_order())
 
-    def _ordered(self) -> JobStopped | None:
-        new = self._new_order()
+    def _ordered(self, new: LaneOrder | None) -> JobStopped | None:
+        """What the order that stands says of this claim; `new` is one that came since the last look."""
         if new is not None:
             self._order = None if new == NO_ORDER else new
         order = self._order
