@@ -187,3 +187,17 @@ def test_a_queue_that_is_left_out_stays_left_out_wherever_it_stands(flavour: str
         store.close()
     assert sorted(queues) == ["a"] * 5 + ["c"] * 5 + ["d"] * 5
     assert left["b"] == 6
+
+
+def test_the_names_of_many_queues_fit_into_a_claim(flavour: str) -> None:
+    """More than 64 KiB of them: most lengths in the step's packed argument have two bytes."""
+    want = Want(queues=tuple(f"a-queue-with-a-rather-long-name-{number:05}" for number in range(2000)))
+    with running(flavour) as server:
+        store = RedisBackend(server.url)
+        store.enqueue(new_jobs(3, queue=want.queues[-1]))
+        hand = Hand(store)
+        hand.take(want)
+        answers = [hand.settle(want=want, started_at=1.0) for _ in range(3)]
+        store.close()
+    assert [answer.settled for answer in answers] == [True] * 3
+    assert [bool(answer.claim) for answer in answers] == [True, True, False]
