@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pool.errors import InvalidJob, InvalidPayload
 from pool.jobs.checks import is_shallow
-from pool.jobs.plain import Read, described, is_told, reader_of
+from pool.jobs.plain import Read, described, is_told, validator_of
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
+    from pydantic_core import SchemaValidator
 
 T = TypeVar("T")
 Kind = inspect.Parameter
@@ -84,19 +85,29 @@ class Signature:
                 f"job {self.type_name!r} has a parameter that cannot travel as JSON: {str(error).splitlines()[0]}"
             ) from None
 
-    # The model's own methods without the arguments that nobody gives here: these are called for each job.
+    # What reads and writes, without the arguments that nobody gives here: these are called for each job.
 
     @cached_property
-    def _read_json(self) -> "Callable[[str], BaseModel]":
-        return self._model.__pydantic_validator__.validate_json
+    def _plain(self) -> "SchemaValidator | None":
+        """What reads without a model, where that can be."""
+        return validator_of(self._hints(), self._defaults.keys(), takes_rest=self._takes_rest)
+
+    @cached_property
+    def _reader(self) -> Any:
+        """What reads for `_write_json`: into a model, or of plain kinds into a `Read`."""
+        return self._plain if self._is_plain and self._plain else self._model.__pydantic_validator__
+
+    @cached_property
+    def _read_json(self) -> "Callable[[str], BaseModel | Read]":
+        return self._reader.validate_json  # type: ignore[no-any-return]
 
     @cached_property
     def _read_fields(self) -> Callable[[str], Read]:
-        """What a worker reads with: without a model, where that can be."""
-        return reader_of(self._hints(), self._defaults.keys(), takes_rest=self._takes_rest) or self._reader_by_model()
+        """What a worker reads with."""
+        return self._plain.validate_json if self._plain else self._reader_by_model()
 
     def _reader_by_model(self) -> Callable[[str], Read]:
-        read_json = self._read_json
+        read_json = self._model.__pydantic_validator__.validate_json
 
         def read(payload: str) -> Read:
             model = read_json(payload)
@@ -114,16 +125,29 @@ class Signature:
         return {name: p.default for name, p in self._named.items() if p.default is not Kind.empty}
 
     @cached_property
-    def _read_python(self) -> "Callable[[Any], BaseModel]":
-        return self._model.__pydantic_validator__.validate_python
+    def _read_python(self) -> "Callable[[Any], BaseModel | Read]":
+        return self._reader.validate_python  # type: ignore[no-any-return]
 
     @cached_property
-    def _write_json(self) -> "Callable[[BaseModel], bytes]":
-        """Refuses a value that is not what its annotation says. A plain one always is, once read, and to say "error" for
-        nothing takes as long as all else here."""
+    def _write_json(self) -> Callable[[Any], bytes]:
+        """What writes what was read. A model refuses a value that is not what its annotation says; a plain one always is,
+        once read."""
+        if self._reader is self._plain:
+            return self._plain_writer()
         warnings: Any = False if self._is_plain else "error"
         write = self._model.__pydantic_serializer__.to_json
         return partial(write, by_alias=True, exclude_unset=True, warnings=warnings)
+
+    def _plain_writer(self) -> Callable[[Read], bytes]:
+        from pydantic_core import to_json
+
+        names = self._names
+
+        def write(read: Read) -> bytes:
+            fields, _, given = read
+            return to_json({names[key]: value for key, value in fields.items() if key in given})
+
+        return write
 
     @property
     def _is_plain(self) -> bool:
@@ -178,9 +202,9 @@ class Signature:
 
         return InvalidPayload(self.type_name, problems_of(error)) if isinstance(error, ValidationError) else error
 
-    def _dumped(self, model: "BaseModel") -> str:
+    def _dumped(self, read: "BaseModel | Read") -> str:
         try:
-            text = self._write_json(model).decode()
+            text = self._write_json(read).decode()
             if not _is_surely_json(text):
                 _read_back(text)
         except (ValueError, RecursionError) as error:

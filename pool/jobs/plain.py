@@ -6,8 +6,11 @@ one 3 MB. Here pydantic's core gets its schema at once, and so do people: both a
 
 import types
 import typing
-from collections.abc import Callable, Mapping, Set
-from typing import Any
+from collections.abc import Mapping, Set
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pydantic_core import SchemaValidator
 
 Schema = dict[str, Any]
 Read = tuple[dict[str, Any], dict[str, Any] | None, set[str]]
@@ -84,8 +87,9 @@ def _json_schema_of(schema: Schema) -> Schema:
             return {"type": _JSON_TYPES[kind]}
 
 
-def reader_of(kinds: Mapping[str, Any], optional: Set[str], *, takes_rest: bool) -> Callable[[str], Read] | None:
-    """What reads JSON text into fields `p0`, `p1`, … for these parameters; None where one of them is not plain.
+def validator_of(kinds: Mapping[str, Any], optional: Set[str], *, takes_rest: bool) -> "SchemaValidator | None":
+    """What reads JSON text or a dict into fields `p0`, `p1`, … (`Read`) for these parameters; None where one of them is not
+    plain.
 
     Those that are `optional` may be left out. It raises pydantic's ValidationError.
     """
@@ -100,5 +104,4 @@ def reader_of(kinds: Mapping[str, Any], optional: Set[str], *, takes_rest: bool)
 
     extra = "allow" if takes_rest else "forbid"
     model_fields: Any = {"type": "model-fields", "fields": fields, "extra_behavior": extra}
-    validator = SchemaValidator(model_fields, {"cache_strings": "none"})
-    return typing.cast(Callable[[str], Read], validator.validate_json)
+    return SchemaValidator(model_fields, {"cache_strings": "none"})

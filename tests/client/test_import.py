@@ -52,6 +52,12 @@ def test_making_a_client_loads_no_library() -> None:
     assert heavy_after("import pool\npool.Client('redis://127.0.0.1:1/0')") == []
 
 
+def test_drafting_a_job_of_plain_arguments_loads_no_more_than_the_core_of_pydantic() -> None:
+    drafted = "import pool\n@pool.job(name='shop.f')\ndef f(x: int, y: str = ''): ...\n"
+
+    assert heavy_after(drafted + "pool.Client('sqlite:///none').draft(f, {'x': 1})") == ["pydantic_core"]
+
+
 def test_every_name_of_the_front_door_is_there() -> None:
     program = "import pool\nassert all(getattr(pool, name) is not None for name in pool.__all__)\nprint(set(pool.__all__) <= set(dir(pool)))"
 

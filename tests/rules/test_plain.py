@@ -1,6 +1,7 @@
 """Parameters of plain kinds are read and described without a model, exactly as the model would have done it."""
 
 import typing
+from collections.abc import Callable
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, Optional
@@ -124,15 +125,68 @@ def test_where_the_model_has_words_of_its_own_it_tells_them(function: Any) -> No
     ],
 )
 def test_a_payload_is_read_or_refused_as_by_the_model(function: Any, payload: str) -> None:
-    plain, by_model = Signature("shop.job", function), Signature("shop.job", function)
-    by_model.__dict__["_read_json"] = by_model._reader_by_model()
+    plain, with_model = Signature("shop.job", function), with_a_model(function)
 
-    assert outcome(plain, payload) == outcome(by_model, payload)
+    assert outcome(plain.arguments, payload) == outcome(with_model.arguments, payload)
     assert "_model" not in plain.__dict__
+    assert "_model" in with_model.__dict__
 
 
-def outcome(signature: Signature, payload: str) -> Any:
+def simple(n: int, text: str = "", *, share: float = 1.0, is_on: bool = True, some: int | None = 3) -> None: ...
+
+
+class Number(int):
+    """One of a caller's own."""
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"n": 1},
+        {"some": None, "text": 'Grüße "€" \n', "n": 2},  # written in the order of the function
+        {"n": "12", "share": 2, "is_on": "no"},
+        {"n": 1, "share": 1e300, "text": Colour.RED},
+        {"n": Number(7), "some": True},
+        {"n": 10**5000},
+        {"n": 1.5},
+        {"n": 1, "share": float("nan")},
+        {"n": 1, "share": float("-inf")},
+        {"n": 1, "text": "NaN"},
+        {"n": 1, "text": "\ud800"},
+        {"n": 1, "text": b"bytes"},
+        {"n": None},
+        {"text": "no n"},
+        {"n": 1, "more": 2},
+        {"n": 1, "p0": 2},
+    ],
+)
+def test_arguments_are_written_or_refused_as_by_the_model(given: dict[str, Any]) -> None:
+    plain, with_model = Signature("shop.job", simple), with_a_model(simple)
+
+    assert outcome(lambda given: plain.payload_of((), given), given) == outcome(
+        lambda given: with_model.payload_of((), given), given
+    )
+    assert "_model" not in plain.__dict__
+    assert "_model" in with_model.__dict__
+
+
+@pytest.mark.parametrize(
+    "payload", ['{"text": "a", "n": "1"}', '{"n": 1.5}', "[1]", "null", '{"n": ', '{"n": 1, "p0": 2}']
+)
+def test_foreign_text_is_written_or_refused_as_by_the_model(payload: str) -> None:
+    plain, with_model = Signature("shop.job", simple), with_a_model(simple)
+
+    assert outcome(plain.checked, payload) == outcome(with_model.checked, payload)
+
+
+def with_a_model(function: Any) -> Signature:
+    signature = Signature("shop.job", function)
+    signature.__dict__["_plain"] = None
+    return signature
+
+
+def outcome(step: Callable[[Any], Any], given: Any) -> Any:
     try:
-        return signature.arguments(payload)
+        return step(given)
     except InvalidPayload as refused:
         return str(refused)
