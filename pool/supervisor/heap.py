@@ -4,7 +4,7 @@ import ctypes
 import gc
 import sys
 
-from pool.supervisor import immortal
+from pool.supervisor import immortal, packing
 
 _ABOVE_ANY_GAP, _LARGEST, _SMALLEST = 120 * 1024, 64 * 1024, 24  # bytes
 _KEPT_BY_SIZE = 1040  # up to here the library keeps freed blocks for the very next of that size (in steps of 16)
@@ -16,7 +16,10 @@ def settle() -> None:
     """Parent, once, right before the first fork: leave nothing to do that each child would do in its own copy."""
     # What is here now is shared with every child for good: neither counts nor the collector shall touch, and so copy, its pages.
     if immortal.is_possible():
-        immortal.make_all()
+        objects = gc.get_objects()
+        packing.pack(objects)
+        immortal.make_all(objects)
+        del objects
     else:
         _clear_caches()  # else each name that a child looks up drives out one of ours, whose count is written
     # The garbage among it (less than 1 MB) stays: to look for it would take a tenth of the start.

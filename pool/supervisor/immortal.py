@@ -7,7 +7,7 @@ for objects which live as long as the process anyway. It is done once, before th
 import ctypes
 import gc
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from types import CodeType, FunctionType
 
 # An object begins with its count. How an immortal one looks differs between versions, so only those that we have tested.
@@ -27,13 +27,12 @@ def is_possible() -> bool:
     )
 
 
-def make_all() -> None:
-    """Make all objects immortal that are here now, but for some that only C code knows. To be called before `gc.freeze`,
-    which hides them, and only where `is_possible`.
+def make_all(objects: Sequence[object]) -> None:
+    """Make these immortal, all that the collector knows, and what they refer to: what is here now, but for some that only C
+    code knows. Only where `is_possible`.
 
     It takes 60 ms, most of it to visit 400,000 references.
     """
-    objects = gc.get_objects()
     _number_types()
     for some in (
         objects,

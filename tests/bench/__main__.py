@@ -7,6 +7,7 @@
     python -m tests.bench anatomy              # where the CPU of a job goes, what each promise adds
     python -m tests.bench growth               # by workers, payload and pending jobs; writes docs/plots
     python -m tests.bench scale                # what one Redis carries
+    python -m tests.bench packed               # which code children run: makes pool/supervisor/packed.txt
     python -m tests.bench all --runs 3         # the table of docs/performance.md, as Markdown
 
 Absolute numbers depend on the machine and on what else it does; the ratios are what may be compared.
@@ -14,7 +15,7 @@ Absolute numbers depend on the machine and on what else it does; the ratios are 
 
 import argparse
 
-from tests.bench import anatomy, boot, footprint, growth, measures, scale, speeds, table
+from tests.bench import anatomy, boot, footprint, growth, measures, packed, scale, speeds, table
 
 MEASURES = {
     "throughput": speeds.throughput,
@@ -29,9 +30,10 @@ MEASURES = {
     "anatomy": anatomy.anatomy,
     "boot": boot.boot,
     "http": boot.http,
+    "packed": packed.make,
     "all": table.all_rows,
 }
-OF_BOTH = ("growth", "scale", "anatomy", "all")
+OF_BOTH = ("growth", "scale", "anatomy", "packed", "all")
 
 
 def main() -> None:

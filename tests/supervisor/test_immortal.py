@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 HEAD = """
 import gc, json, os, re, sys, weakref
-from pool.supervisor import immortal
+from pool.supervisor import immortal, packing
 """
 COUNTED = """
 import json.encoder as module
@@ -30,7 +30,7 @@ def inner():
 
 parts = [module, Kind, Kind.__dict__["attribute"], function, function.__code__, function.__code__.co_consts,
          function.__code__.co_consts[1][1], inner.__code__.co_consts[1].co_consts[1], module.__dict__]
-immortal.make_all()
+immortal.make_all(gc.get_objects())
 before = [sys.getrefcount(part) for part in parts]
 more = [list(parts) for _ in range(10)]
 after = [sys.getrefcount(part) for part in parts]
@@ -59,7 +59,7 @@ def own_pages():
 
 used()
 if {made}:
-    immortal.make_all()
+    immortal.make_all(gc.get_objects())
 gc.freeze()
 gc.disable()
 if os.fork() == 0:
@@ -68,6 +68,75 @@ if os.fork() == 0:
     print(own_pages() - before, flush=True)
     os._exit(0)
 os.wait()
+"""
+PACKED = """
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+
+def outer(n):
+    def inner(m):
+        return n + m
+    return [inner(each) for each in range(3)], (lambda: n)()
+
+def made(n):
+    def closure():
+        return n
+    return closure
+
+def hung_on():
+    return "somebody hears of its code's end"
+
+def known_again():
+    return "somebody has its code to compare with"
+
+def running():
+    yield running.__code__ is sys._getframe().f_code
+    yield running.__code__ is sys._getframe().f_code
+
+owner = weakref.ref(hung_on.__code__)
+kept = known_again.__code__
+runs = running()
+next(runs)
+first, second = made(1), made(2)
+for _ in range(20):
+    outer(5)
+def places():
+    return [*map(id, [outer.__code__, outer.__code__.co_consts[1], first.__code__])]
+
+before = places()
+with NamedTemporaryFile("w") as file:
+    file.write("__main__ outer outer.<locals>.inner made.<locals>.closure nobody hung_on known_again running\\nno.such.module nor_this\\n")
+    file.flush()
+    packing._LIST = Path(file.name)
+    packing.pack(gc.get_objects())
+    immortal.make_all(gc.get_objects())
+now = places()
+between = sys.getsizeof(outer.__code__) + sys.getsizeof(outer.__code__.co_consts[1])
+print(json.dumps([
+    [one != other for one, other in zip(before, now)],
+    now == sorted(now) and now[-1] - now[0] < between + 32,
+    [outer(5) for _ in range(20)][-1],
+    [first(), second(), made(3)(), first.__code__ is second.__code__ is made(3).__code__],
+    [owner() is hung_on.__code__, kept is known_again.__code__, next(runs)],
+]))
+"""
+WATCHED = """
+before = id(json.dumps.__code__)
+sys.setprofile(lambda *event: None)
+packing.pack(gc.get_objects())
+sys.setprofile(None)
+first = id(json.dumps.__code__)
+packing.pack(gc.get_objects())
+print(json.dumps([before == first, before == id(json.dumps.__code__)]))
+"""
+LISTED = """
+from importlib import import_module
+from pathlib import Path
+
+listed = {name for name in packing.read_list(packing._LIST.read_text()) if name[0].startswith("pool.")}
+for module in {module for module, _ in listed}:
+    import_module(module)
+print(json.dumps([len(listed), len(listed - {name for name, _, _ in packing.referring(gc.get_objects())})]))
 """
 
 
@@ -115,3 +184,21 @@ def test_a_child_that_uses_what_was_there_copies_few_of_its_pages(python: str) -
     counted, immortal = (told(python, COPIED.replace("{made}", str(made))) for made in (False, True))
     assert counted > 300
     assert immortal < counted / 3, (counted, immortal)
+
+
+def test_packed_code_does_what_it_did(python: str) -> None:
+    is_moved, is_together, answer, closures, has_stayed = told(python, PACKED)
+    assert (is_moved, is_together) == ([True, True, True], True)
+    assert (answer, closures) == ([[5, 6, 7], 5], [1, 2, 3, True])
+    assert has_stayed == [True, True, True]
+
+
+def test_code_stays_where_it_is_while_somebody_profiles(python: str) -> None:
+    assert told(python, WATCHED) == [True, False]
+
+
+def test_the_list_of_what_is_packed_is_of_this_code() -> None:
+    """If not: `python -m tests.bench packed`."""
+    known, gone = told(sys.executable, LISTED)
+    assert known > 300
+    assert gone < known / 10
