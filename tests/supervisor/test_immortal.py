@@ -129,6 +129,18 @@ first = id(json.dumps.__code__)
 packing.pack(gc.get_objects())
 print(json.dumps([before == first, before == id(json.dumps.__code__)]))
 """
+DOORS = """
+from pool.worker import timeouts
+from pool.worker.timeouts import Interrupts, enter_user_code, wait_interruptibly
+
+before = id(Interrupts.begin.__code__)
+packing.pack(gc.get_objects())
+print(json.dumps([
+    id(Interrupts.begin.__code__) != before,
+    timeouts.DOOR is enter_user_code.__code__,
+    timeouts.WAIT is wait_interruptibly.__code__,
+]))
+"""
 LISTED = """
 from importlib import import_module
 from pathlib import Path
@@ -195,6 +207,10 @@ def test_packed_code_does_what_it_did(python: str) -> None:
 
 def test_code_stays_where_it_is_while_somebody_profiles(python: str) -> None:
     assert told(python, WATCHED) == [True, False]
+
+
+def test_time_limits_know_the_way_into_user_code_afterwards(python: str) -> None:
+    assert told(python, DOORS) == [True, True, True]
 
 
 def test_the_list_of_what_is_packed_is_of_this_code() -> None:
