@@ -15,6 +15,7 @@ import venv
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,6 +25,7 @@ from tests.helpers.until import until
 
 LOWEST, HIGHEST = (3, 11), (3, 14)
 BUILD = "from setuptools import build_meta as b; import sys; print(getattr(b, sys.argv[1])(sys.argv[2]))"
+SAFELY: Any = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}  # from Python 3.11.4 on
 # Python 3.12.0 to 3.12.3 warn of every "?1" in SQL by mistake (gh-117995).
 WARNINGS = "error,ignore:Binding"
 TASKS = "import pool\n\n@pool.job\ndef add(a: int, b: int) -> int:\n    return a + b\n"
@@ -50,7 +52,7 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run(python, "-c", BUILD, "build_sdist", str(work), cwd=copy_of_the_sources(work / "sources"))
     (sdist,) = work.glob("*.tar.gz")
     with tarfile.open(sdist) as packed:
-        packed.extractall(work / "unpacked", filter="data")
+        packed.extractall(work / "unpacked", **SAFELY)
     (unpacked,) = (work / "unpacked").iterdir()
     run(python, "-c", BUILD, "build_wheel", str(work), cwd=unpacked)
     return work
