@@ -129,6 +129,15 @@ first = id(json.dumps.__code__)
 packing.pack(gc.get_objects())
 print(json.dumps([before == first, before == id(json.dumps.__code__)]))
 """
+EXTRA = """
+import ctypes
+
+api, before = ctypes.pythonapi, id(json.dumps.__code__)
+index = api.PyUnstable_Eval_RequestCodeExtraIndex(None)
+api.PyUnstable_Code_SetExtra(ctypes.py_object(json.dumps.__code__), index, ctypes.c_void_p(1))
+packing.pack(gc.get_objects())
+print(json.dumps(before == id(json.dumps.__code__)))
+"""
 DOORS = """
 from pool.worker import timeouts
 from pool.worker.timeouts import Interrupts, enter_user_code, wait_interruptibly
@@ -207,6 +216,10 @@ def test_packed_code_does_what_it_did(python: str) -> None:
 
 def test_code_stays_where_it_is_while_somebody_profiles(python: str) -> None:
     assert told(python, WATCHED) == [True, False]
+
+
+def test_code_that_a_debugger_has_hung_something_on_stays_where_it_is(python: str) -> None:
+    assert told(python, EXTRA) is True
 
 
 def test_time_limits_know_the_way_into_user_code_afterwards(python: str) -> None:
