@@ -88,14 +88,14 @@ class Signature:
     # What reads and writes, without the arguments that nobody gives here: these are called for each job.
 
     @cached_property
-    def _plain(self) -> "SchemaValidator | None":
+    def _core(self) -> "SchemaValidator | None":
         """What reads without a model, where that can be."""
         return validator_of(self._hints(), self._defaults.keys(), takes_rest=self._takes_rest)
 
     @cached_property
     def _reader(self) -> Any:
         """What reads for `_write_json`: into a model, or of plain kinds into a `Read`."""
-        return self._plain if self._is_plain and self._plain else self._model.__pydantic_validator__
+        return self._core if self._is_plain and self._core else self._model.__pydantic_validator__
 
     @cached_property
     def _read_json(self) -> "Callable[[str], BaseModel | Read]":
@@ -104,7 +104,7 @@ class Signature:
     @cached_property
     def _read_fields(self) -> Callable[[str], Read]:
         """What a worker reads with."""
-        return self._plain.validate_json if self._plain else self._reader_by_model()
+        return self._core.validate_json if self._core else self._reader_by_model()
 
     def _reader_by_model(self) -> Callable[[str], Read]:
         read_json = self._model.__pydantic_validator__.validate_json
@@ -132,7 +132,7 @@ class Signature:
     def _write_json(self) -> Callable[[Any], bytes]:
         """What writes what was read. A model refuses a value that is not what its annotation says; a plain one always is,
         once read."""
-        if self._reader is self._plain:
+        if self._reader is self._core:
             return self._plain_writer()
         warnings: Any = False if self._is_plain else "error"
         write = self._model.__pydantic_serializer__.to_json

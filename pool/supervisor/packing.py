@@ -17,7 +17,6 @@ from typing import NamedTuple
 _LIST = Path(__file__).with_name("packed.txt")
 _Word = ctypes.c_uint64
 _WORD_BYTES = ctypes.sizeof(_Word)
-_WHOLE_MEMORY = 1 << 45  # words
 _ALIGNED_TO = 16
 _FIRST_ITEM_AT = tuple.__basicsize__
 _OURS = 3  # references to code while it is looked at here
@@ -42,15 +41,18 @@ def pack(objects: Sequence[object]) -> None:
     Code stays where it is if somebody besides functions and other code refers to it: a running frame, or one who will know it
     again by its identity. And so does all of it while somebody traces or profiles this process.
     """
-    if _is_watched():
-        return
+    if not _is_watched():
+        _move([found for found in _found(objects) if _is_movable(found)])
+
+
+def _found(objects: Sequence[object]) -> list[Found]:
+    """In the order of the list."""
     order = {name: number for number, name in enumerate(read_list(_LIST.read_text()))}
     found: dict[int, Found] = {}
     for name, code, place in referring(objects, {module for module, _ in order}):
         if name in order:  # to keep all for a moment would enlarge the parent, and so every child, by 3 MB for good
             found.setdefault(id(code), Found(order[name], code, set())).places.add(place)
-    del code
-    _move([it for it in sorted(found.values(), key=lambda it: it.number) if _is_movable(it)])
+    return sorted(found.values(), key=lambda it: it.number)
 
 
 def read_list(text: str) -> list[Name]:
@@ -102,14 +104,13 @@ def _is_movable(found: Found) -> bool:
 
 def _move(all_found: Sequence[Found]) -> None:
     sizes = [(sys.getsizeof(code) + _ALIGNED_TO - 1) // _ALIGNED_TO * _ALIGNED_TO for _, code, _ in all_found]
-    memory = (_Word * _WHOLE_MEMORY).from_address(0)
     at = _room(sum(sizes))
     if not at:  # there is no memory: all stays where it is
         return
     for (_, code, places), size in zip(all_found, sizes, strict=True):
         ctypes.memmove(at, id(code), sys.getsizeof(code))
         for place in places:
-            memory[place // _WORD_BYTES] = at
+            _Word.from_address(place).value = at
         at += size
 
 

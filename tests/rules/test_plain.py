@@ -181,7 +181,7 @@ def test_foreign_text_is_written_or_refused_as_by_the_model(payload: str) -> Non
 
 def with_a_model(function: Any) -> Signature:
     signature = Signature("shop.job", function)
-    signature.__dict__["_plain"] = None
+    signature.__dict__["_core"] = None
     return signature
 
 

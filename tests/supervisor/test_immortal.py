@@ -138,6 +138,19 @@ api.PyUnstable_Code_SetExtra(ctypes.py_object(json.dumps.__code__), index, ctype
 packing.pack(gc.get_objects())
 print(json.dumps(before == id(json.dumps.__code__)))
 """
+UNKNOWN = """
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+
+before = id(json.dumps.__code__)
+with NamedTemporaryFile("w") as file:
+    packing._LIST = Path(file.name)
+    packing.pack(gc.get_objects())
+    file.write("no.such.module nor_this\\n")
+    file.flush()
+    packing.pack(gc.get_objects())
+print(json.dumps(before == id(json.dumps.__code__)))
+"""
 DOORS = """
 from pool.worker import timeouts
 from pool.worker.timeouts import Interrupts, enter_user_code, wait_interruptibly
@@ -220,6 +233,10 @@ def test_code_stays_where_it_is_while_somebody_profiles(python: str) -> None:
 
 def test_code_that_a_debugger_has_hung_something_on_stays_where_it_is(python: str) -> None:
     assert told(python, EXTRA) is True
+
+
+def test_a_list_of_what_is_not_there_moves_nothing(python: str) -> None:
+    assert told(python, UNKNOWN) is True
 
 
 def test_time_limits_know_the_way_into_user_code_afterwards(python: str) -> None:
